@@ -3,6 +3,8 @@
 PYTHON := .venv/bin/python
 # Seeds that `make sim` runs.
 SEEDS ?= 1000
+# The oldest and the newest Python of the machine, if they are not .venv's; `make setup` fills them.
+OTHER_PYTHONS = $(patsubst %/.setup-stamp,%/bin/python,$(wildcard .tools/python-*/.setup-stamp))
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
@@ -12,8 +14,8 @@ help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
 	@echo "make test    the tests of every day, with ruff, mypy and import-linter among them"
 	@echo "make test-long  the others: Spark, Kafka's JVMs, browsers, whole experiments, wheels"
-	@echo "make bench   side by side with Apache Kafka 4.3 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md, metrics_cost.md"
-	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.3 (docs/compat.md)"
+	@echo "make bench   side by side with Apache Kafka 4.4 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md, metrics_cost.md"
+	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.4 (docs/compat.md)"
 	@echo "make dashboard-picture  the Grafana dashboard with values of a live Prometheus (docs/images/dashboard.png)"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
@@ -32,7 +34,8 @@ demo:
 # Tests of real processes wait most of the time, so modules run side by side on any machine: each has
 # ports and folders of its own. A module stays on one worker, for its tests share a cluster.
 test: setup
-	$(PYTHON) -m pytest -n auto --dist worksteal -m "not live"
+	@set -e; for python in $(PYTHON) $(OTHER_PYTHONS); do \
+		$$python -m pytest -n auto --dist worksteal -m "not live"; done
 	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "live and not long" --durations=20
 
 test-long: setup
@@ -46,7 +49,7 @@ lint: setup
 
 deploy-check: setup
 	@bash deploy/setup.sh deploy
-	$(PYTHON) -m pytest -rs tests/test_deploy tests/live/test_secure_chart.py
+	KVORUM_DEPLOY_CHECK=1 $(PYTHON) -m pytest -rs tests/test_deploy tests/live/test_secure_chart.py
 
 bench: setup
 	$(PYTHON) -m bench.run

@@ -23,7 +23,7 @@ from bench.kvorum_cluster import KvorumCluster
 from bench.processes import BROKER, cpu_seconds
 from bench.topics import create, new_topic, open_admin, seconds_to_first_write, wait_in_sync
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     Acl,
     AclOperation,
     PatternType,

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from kvorum.chaos.experiment.checks import CheckResult, run_checks
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.checks import CheckResult, run_checks
+from kvorum.chaos.history import (
     FINAL_READ,
     HISTORY_VERSION,
     INVOKE,

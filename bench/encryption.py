@@ -19,10 +19,10 @@ def begin(folder: Path) -> None:
     """Make the certificates in the folder, and have every client of this process use them."""
     import datetime
 
-    from kvorum.launch.dev_certificate_files import Request, make_certificates
+    from kvorum.launch.cluster.dev_certificate_files import CertificateRequest, make_certificates
 
     global _authority
-    made = Request(nodes=(_NAME,))
+    made = CertificateRequest(nodes=(_NAME,))
     make_certificates(str(folder), made, datetime.datetime.now(datetime.UTC))
     _authority = str(folder / "ca.pem")
 

@@ -16,15 +16,15 @@ from bench import encryption
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KAFKA
 from bench.processes import BROKER, CONTROLLER, ClusterProcess
-from kvorum.chaos.live.processes import start_process, stop_process
+from kvorum.chaos.live.host.processes import start_process, stop_process
 from kvorum.chaos.live.systems.kafka_jars import (
     SERVER,
+    VERSION,
     format_storage,
     java_command,
     properties_text,
 )
 
-VERSION = "4.3.1"
 HEAP = "-Xmx512m"
 _BROKER_ID_BASE = 100
 #: bin/kafka-run-class.sh, KAFKA_JVM_PERFORMANCE_OPTS.

@@ -13,7 +13,7 @@ from bench import encryption
 from bench.cluster import BROKERS, CONTROLLERS, HOST, BenchFailed
 from bench.figures import KVORUM
 from bench.processes import LAUNCHER, ClusterProcess
-from kvorum.chaos.live.processes import is_alive, start_process, stop_process
+from kvorum.chaos.live.host.processes import is_alive, start_process, stop_process
 from kvorum.runtime.config import dump_properties
 
 _STOP_TIMEOUT_MS = 30_000

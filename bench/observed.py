@@ -7,27 +7,28 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from immutables import Map
-
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
-from kvorum.broker.network.purgatory import Deadlines, LoopTurn
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.purgatory.deadlines import Deadlines
+from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.launch.metrics.broker_view import BrokerView
 from kvorum.launch.metrics.process import LoopWatch
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
-from kvorum.raft.core import RaftCore
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.metrics import RaftMetrics
-from kvorum.raft.model import RaftConfig, VoteState
+from kvorum.metadata.image.persistent_map import Map
+from kvorum.raft.core.raft_core import RaftCore
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.values import RaftConfig, VoteState
+from kvorum.raft.node.follower_clocks import FollowerClocks
+from kvorum.raft.node.metrics import RaftMetrics
 from kvorum.runtime.clock import SYSTEM_CLOCK
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.model import LogConfig
 from kvorum.storage.log.log import Log
-from kvorum.storage.log.model import LogConfig
 
 BROKER_ID = 101
 PARTITIONS_OF_TOPIC = 1_000
@@ -58,7 +59,10 @@ class Observed:
 
     def view(self) -> BrokerView:
         """The broker at this moment."""
-        return BrokerView(self.raft, self._server, self.watch, now_s=0.0, age_ms=0, is_fenced=False)
+        return BrokerView(
+            self.raft, self._server, self.watch,
+            now_s=0.0, age_ms=0, is_fenced=False, refuses_leader=False,
+        )  # fmt: skip
 
     def delete(self, topic: int) -> None:
         """Delete a topic, as the replica manager does it."""
@@ -125,7 +129,7 @@ def _raft() -> SimpleNamespace:
         config=config,
         core=core,
         metrics=RaftMetrics(BROKER_ID),
-        servicer=SimpleNamespace(clocks_ahead_ms={}),
+        servicer=SimpleNamespace(clocks=FollowerClocks()),
         files=SimpleNamespace(newest=lambda: None),
         log=SimpleNamespace(size_bytes=0),
         clock=SYSTEM_CLOCK,

@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.runtime.errors import Rejected
 
 BROKER_COUNTS = (1, 2, 3, 5, 10, 20, 50)

@@ -24,18 +24,18 @@ from bench.figures import (
     TLS_FIGURES,
     TLS_GROUPS,
 )
-from bench.kafka_cluster import HEAP, VERSION, KafkaCluster
+from bench.kafka_cluster import HEAP, KafkaCluster
 from bench.kvorum_cluster import KvorumCluster
 from bench.machine import describe_machine
 from bench.rounds import FULL, QUICK, SETTLE_S, Load, Record, Round, figure_errors
 from bench.table import Samples, plain_table, results_markdown, table_rows
+from kvorum.chaos.live.systems.kafka_jars import OWN_LIBRARY, VERSION
 
 DEFAULT_PORT = 28_400
 DEFAULT_ROUNDS = 3
 _SIDE_PORTS = 100
 _OUTPUT = Path(__file__).parent
 _DATA = Path(".kvorum/bench")
-_JARS = Path(".tools/kafka/lib")
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
@@ -122,7 +122,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _cluster(side: str, directory: Path, port: int) -> BenchCluster:
     if side == KAFKA:
-        return KafkaCluster(directory=directory / side, port=port, library=_JARS.resolve())
+        return KafkaCluster(directory=directory / side, port=port, library=OWN_LIBRARY)
     return KvorumCluster(directory=directory / side, port=port + _SIDE_PORTS)
 
 
@@ -138,7 +138,7 @@ def _run_round(
             load=load,
             record=record,
             say=_say,
-            library=_JARS.resolve(),
+            library=OWN_LIBRARY,
         ).run()
     except figure_errors() as error:
         record.failures.setdefault("start", f"round {number}: {error}")

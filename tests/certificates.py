@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from kvorum.launch.dev_certificates import Wanted, issue, new_authority
+from kvorum.launch.cluster.dev_certificates import Authority as Signer
+from kvorum.launch.cluster.dev_certificates import Wanted, issue, new_authority
 
 _HOSTS = ("127.0.0.1", "localhost")
 
@@ -19,6 +20,11 @@ class Authority:
         self._ca = new_authority(_NOW)
         self.file = folder / "ca.pem"
         self.file.write_bytes(self._ca.certificate_pem)
+
+    @property
+    def signer(self) -> Signer:
+        """The CA's certificate and key."""
+        return self._ca
 
     def server(self, name: str, *, is_expired: bool = False) -> Path:
         """One PEM file with key and certificate of 127.0.0.1."""

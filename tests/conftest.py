@@ -59,6 +59,7 @@ LONG = (
     "tests/live/test_secure_cluster.py",
     "tests/live/test_rolling_upgrade.py",
     "tests/clients/test_group_migration.py",
+    "tests/clients/test_queues.py",
     "tests/clients/test_logins.py",
     "tests/test_chaos/test_secure_lab.py",
     "tests/test_chaos/test_kafka_system.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,24 +42,22 @@ def of_the_product(trees: list[tuple[str, ast.Module]]) -> list[tuple[str, ast.M
     return [(path, tree) for path, tree in trees if not path.startswith(("tests/", "examples/"))]
 
 
-def test_every_folder_of_python_is_installed_below_kvorum():
-    named = {
-        name if name.partition(".")[0] == "kvorum" else f"kvorum.{name}"
-        for name in packages_on_disk()
-        if name.partition(".")[0] not in DEVELOPERS_FOLDERS
-    }
-    assert set(packages_to_install()) == named
+def test_every_folder_of_python_is_installed():
+    ours = {n for n in packages_on_disk() if n.partition(".")[0] not in DEVELOPERS_FOLDERS}
+    assert set(packages_to_install()) == ours
 
 
-def test_links_lead_to_the_folders_at_the_top():
-    assert packages(), "kvorum/raft and its like must be links; was the tree copied without them?"
-    for name in packages():
-        assert os.readlink(ROOT / "kvorum" / name) == f"../{name}"
+def test_the_only_links_are_those_of_the_design_and_lead_into_the_package():
+    """A link within the package would show each file twice."""
+    links = {path for path in ROOT.iterdir() if path.is_symlink() and path.name[0] != "."}
+    assert {path.name for path in links} <= {"raft", "metadata", "broker", "snapshots", "chaos"}
+    assert all(os.readlink(path) == f"kvorum/{path.name}" for path in links)
+    assert not [path for path in (ROOT / "kvorum").rglob("*") if path.is_symlink()]
 
 
 def test_no_module_is_imported_under_two_names(trees):
-    """`raft.core` beside `kvorum.raft.core` would be two classes of each name, and isinstance
-    would deny that they are the same."""
+    """`raft.core` beside `kvorum.raft.core` would be two classes of each name, and isinstance would
+    deny that they are the same."""
     wrong = [
         f"{path}:{node.lineno} {name}"
         for path, tree in trees
@@ -189,6 +188,20 @@ def test_every_module_says_what_it_is(trees):
         path for path, tree in of_the_product(trees) if tree.body and not ast.get_docstring(tree)
     ]
     assert silent == []
+
+
+def test_what_calls_itself_pure_waits_for_nothing(trees):
+    """The folders of cores are in import-linter's contract; this holds the modules elsewhere."""
+    waiting = {"asyncio", "socket", "time", "grpc", "aiofiles", "threading"}
+    wrong = [
+        f"{path}: {name}"
+        for path, tree in of_the_product(trees)
+        if re.search(r"\bPure\b", ast.get_docstring(tree) or "")
+        for node in ast.walk(tree)
+        for name in _imported(node)
+        if name.partition(".")[0] in waiting
+    ]
+    assert wrong == []
 
 
 def test_tracked_files_name_no_folder_of_a_machine():

@@ -22,16 +22,17 @@ def pyproject() -> dict:
 
 @cache
 def packages() -> frozenset[str]:
-    """The folders at the top that the package `kvorum` takes in, by links."""
-    return frozenset(link.name for link in (ROOT / "kvorum").iterdir() if link.is_symlink())
+    """The packages in `kvorum`, one for each part of the system: `raft`, `broker`, `cli`."""
+    names = find_packages(str(ROOT / "kvorum"))
+    return frozenset(name for name in names if "." not in name)
 
 
 @cache
 def packages_on_disk() -> frozenset[str]:
-    """Folders with Python below the top, as the checkout has them: `raft.roles`, `kvorum.cli`."""
+    """Folders with Python, as the checkout has them: `kvorum.raft.core`, `bench.logs`."""
     found = set()
     for top in sorted(path for path in ROOT.iterdir() if path.is_dir()):
-        if top.name.startswith(".") or top.name in ("tests", "build", "dist"):
+        if top.is_symlink() or top.name.startswith(".") or top.name in ("tests", "build", "dist"):
             continue
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if not name.startswith((".", "__"))]

@@ -17,12 +17,12 @@ from bench.logs.figures import unclean_read_ratio
 from bench.observe import BrokerView
 from bench.processes import BROKER, ClusterProcess, cpu_percent_over
 from bench.topics import create, open_admin, seconds_to_first_write, wait_in_sync
-from kvorum.launch.control import request_restart, wait_restarted
+from kvorum.launch.dev.control import request_restart, wait_restarted
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import required
+from kvorum.storage.files.checkpoints import RECOVERY_POINT, read_offsets
+from kvorum.storage.files.file_names import replica_of
 from kvorum.storage.format.header_walk import headers_between
-from kvorum.storage.log.checkpoints import RECOVERY_POINT, read_offsets
-from kvorum.storage.log.file_names import replica_of
 
 BROKER_ID = 101
 RECORD_BYTES = 1_000

@@ -13,7 +13,7 @@ import grpc
 
 from bench.cluster import BenchFailed
 from bench.quorum import protocol
-from kvorum.runtime.rpc import open_channel
+from kvorum.runtime.http2.rpc import open_channel
 from kvorum.runtime.tasks import TaskGroup
 
 VALUE_BYTES = 200

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.cluster import HOST, BenchFailed, wait_for
 from bench.quorum.members import MEMBERS
-from kvorum.chaos.live.processes import is_alive, start_process, stop_process
+from kvorum.chaos.live.host.processes import is_alive, start_process, stop_process
 
 TOOLS = Path(".tools/etcd")
 _START_TIMEOUT_S = 30.0

@@ -17,10 +17,10 @@ import grpc
 from bench.cluster import HOST, BenchFailed
 from bench.figures import longest_gap
 from bench.quorum.members import MEMBERS
-from kvorum.chaos.live.links import Link, Stream
-from kvorum.chaos.live.toxiproxy import Toxic
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
-from kvorum.runtime.rpc import open_channel
+from kvorum.chaos.live.host.links import Link, ProxyStream
+from kvorum.chaos.live.host.toxiproxy import Toxic
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer
+from kvorum.runtime.http2.rpc import open_channel
 from kvorum.runtime.tasks import TaskGroup
 
 PUT_EVERY_S = 0.005
@@ -193,7 +193,7 @@ class BlackHoles:
             # The peers' links first: while they are cut, one after the other, the client still sees
             # commits.
             if str(member) in (link.source, link.destination):
-                for stream in Stream:
+                for stream in ProxyStream:
                     toxic = Toxic(
                         name=f"hole-{stream.value}",
                         kind="timeout",

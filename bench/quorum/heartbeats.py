@@ -23,8 +23,8 @@ from kvorum.metadata.rpc.calls import HEARTBEAT_REQUEST, REGISTER_BROKER
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.http2.rpc import Channel, open_channel
 from kvorum.runtime.ids import new_uuid
-from kvorum.runtime.rpc import Channel, open_channel
 
 BROKERS = 1_000
 INTERVAL_S = 0.5

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.cluster import HOST
-from kvorum.chaos.live.processes import is_alive, start_process, stop_process
+from kvorum.chaos.live.host.processes import is_alive, start_process, stop_process
 
 MEMBERS = (1, 2, 3)
 _STOP_TIMEOUT_MS = 5_000

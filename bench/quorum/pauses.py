@@ -27,7 +27,7 @@ from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.record_codec import encode_records
 from kvorum.metadata.image.records import Endpoint, Partition, Record, RegisterBroker, Topic
 from kvorum.metadata.image.snapshot_job import header_of, load_image, payloads_of
-from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.node.snapshot_files import SnapshotFiles
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.memory import limit_collections, long_lived_objects
@@ -136,7 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.quorum.pauses", description=__doc__)
     parser.add_argument("partitions", type=int)
     options = parser.parse_args()
-    limit_collections()  # as launch.process does
+    limit_collections()  # as launch.daemon.process does
     print(json.dumps(asyncio.run(_measure(options.partitions))))
 
 

@@ -24,7 +24,7 @@ from bench.quorum.client import (
 from bench.quorum.etcd import EtcdCluster, Puts
 from bench.quorum.gaps import ETCD_ERRORS, BlackHoles, EtcdPutter, PutLoad
 from bench.quorum.members import MEMBERS, StoreCluster
-from kvorum.chaos.live.toxiproxy import ToxiproxyError
+from kvorum.chaos.live.host.toxiproxy import ToxiproxyError
 from kvorum.runtime.errors import ConfigError, KvorumError
 
 WRITERS = 500

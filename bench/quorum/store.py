@@ -19,21 +19,21 @@ import grpc
 
 from bench.quorum import protocol
 from bench.quorum.protocol import Answer, Outcome, Status
-from kvorum.launch.logs import set_up_logging
-from kvorum.launch.process import run_node
-from kvorum.raft.effects import LeaderChanged
-from kvorum.raft.metadata_log import open_metadata_log
-from kvorum.raft.model import OffsetAndEpoch, RaftConfig
-from kvorum.raft.node import RaftNode
-from kvorum.raft.snapshot_files import SnapshotFiles
-from kvorum.raft.voters import VoterSet
+from kvorum.launch.daemon.logs import set_up_logging
+from kvorum.launch.daemon.process import run_node
+from kvorum.raft.model.effects import LeaderChanged
+from kvorum.raft.model.values import OffsetAndEpoch, RaftConfig
+from kvorum.raft.model.voters import VoterSet
+from kvorum.raft.node.metadata_log import open_metadata_log
+from kvorum.raft.node.raft_node import RaftNode
+from kvorum.raft.node.snapshot_files import SnapshotFiles
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.clock import wall_ms
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import invariant, required
+from kvorum.runtime.http2.rpc import RpcServer
 from kvorum.runtime.ids import NO_NODE
-from kvorum.runtime.rpc import RpcServer
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.snapshots.store import SnapshotStore
 from kvorum.storage.format.batch import build_batch, iter_headers
@@ -104,7 +104,7 @@ class _Pending:
 
 
 class Store:
-    """The state machine and its gRPC edge; a `raft.node.RaftListener`."""
+    """The state machine and its gRPC edge; a `raft.node.raft_node.RaftListener`."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -210,7 +210,7 @@ class Store:
 
 
 class StoreProcess:
-    """Implements `launch.process.NodeProcess`."""
+    """Implements `launch.daemon.process.NodeProcess`."""
 
     def __init__(
         self, options: argparse.Namespace, on_failure: Callable[[BaseException], None]

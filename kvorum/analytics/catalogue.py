@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """needs: tables of the lake without which it is left out. question, query: an example of its
-    use, in words and as SQL. columns: name -> meaning and unit."""
+    """needs: tables of the lake without which it is left out.
+    question, query: an example of its use, in words and as SQL.
+    columns: name -> meaning and unit.
+    """
 
     meaning: str
     needs: tuple[str, ...]
@@ -62,7 +64,8 @@ CATALOGUE: Mapping[str, Entry] = {
         },
     ),
     "silences": Entry(
-        meaning="Times of 200 ms or more in which a partition acknowledged nothing that waited.",
+        meaning="Times of 200 ms or more in which a partition acknowledged nothing that waited. A "
+        "load's own start, up to 5 s before the first answer that no fault explains, is none.",
         needs=("history",),
         question="When was orders/0 silent?",
         query=("SELECT begin_ms, length_ms FROM silences WHERE topic = 'orders' AND partition = 0"),
@@ -104,6 +107,8 @@ CATALOGUE: Mapping[str, Entry] = {
             "partition": "the partition",
             "role": "led: a struck node led it; other; administration",
             "unavailable_ms": "silences of the outages that are the fault's, from its begin on, ms",
+            "continued_ms": "time in which an outage of an earlier fault went on, ms; not in the "
+            "above",
             "is_over": "false if it was silent when the load ended",
             "detect_ms": "until the first of the decisions below",
             "fence_ms": "until a struck broker was fenced, in the fault or its outages",
@@ -125,7 +130,8 @@ CATALOGUE: Mapping[str, Entry] = {
             "fault": "kind of the fault",
             "role": "led, other or administration",
             **_SHAPE,
-            "observations": "recoveries",
+            "observations": "recoveries, without the following",
+            "continued": "recoveries with an outage of an earlier fault alone: in no percentile",
             "faults": "faults",
             "never": "recoveries that were not over when the load ended",
             "unavailable_p50_ms": "nearest rank of unavailable_ms, ms",
@@ -293,7 +299,7 @@ CATALOGUE: Mapping[str, Entry] = {
         },
     ),
     "duels": Entry(
-        meaning="One experiment and seed on two systems, side by side.",
+        meaning="One experiment and seed on two systems, each version of them, side by side.",
         needs=("history",),
         question="Which system was silent longer?",
         query=("SELECT experiment, first_longest_silence_ms, second_longest_silence_ms FROM duels"),
@@ -305,6 +311,7 @@ CATALOGUE: Mapping[str, Entry] = {
                 for prefix in ("first", "second")
                 for name, meaning in (
                     ("system", "name"),
+                    ("version", "its version"),
                     ("run_id", "its last run"),
                     ("verdict", "of the report"),
                     ("acknowledged", "records"),

@@ -93,8 +93,11 @@ def events_of(records: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Events of one kind in one window of a batch. start_ms, newest_ms: ms since 1970; newest_ms:
-    the latest timestamp of these events."""
+    """Events of one kind in one window of a batch.
+
+    start_ms, newest_ms: ms since 1970.
+    newest_ms: the latest timestamp of these events.
+    """
 
     start_ms: int
     kind: str
@@ -117,8 +120,10 @@ def counts_of(events: DataFrame, window_ms: int) -> list[Count]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state after a batch. query_id: of Spark's checkpoint. newest_ms: the latest timestamp of
-    an event so far, ms since 1970; None before the first event.
+    """The state after a batch.
+
+    query_id: of Spark's checkpoint.
+    newest_ms: the latest timestamp of an event so far, ms since 1970; None before the first event.
 
     window_ms, watermark_ms: of the query. A batch that is written again must sort its events as the
     first time, so they never change.
@@ -134,8 +139,10 @@ class EventTables:
     """The tables in a folder, as one query writes them."""
 
     def __init__(self, output: Files, *, window_ms: int, watermark_ms: int) -> None:
-        """window_ms: length of a window. watermark_ms: how long after its end, in event time, a
-        window is open for events that come late."""
+        """window_ms: length of a window.
+        watermark_ms: how long after its end, in event time, a window is open for events that come
+            late.
+        """
         self._output = output
         self._window_ms = window_ms
         self._watermark_ms = watermark_ms

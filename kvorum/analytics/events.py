@@ -37,10 +37,10 @@ from kvorum.analytics.command_line import (
     refuse,
     session_with_scratch,
 )
-from kvorum.analytics.durations import parse_duration_ms
 from kvorum.analytics.event_tables import EventTables, ForeignOutput, OutputFailed, check_writable
 from kvorum.analytics.files import Files
 from kvorum.analytics.kafka_source import register
+from kvorum.analytics.kafka_source.durations import parse_duration_ms
 from kvorum.analytics.session import first_line
 
 TOPIC = "__kvorum_events"

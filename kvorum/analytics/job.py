@@ -53,6 +53,7 @@ from kvorum.analytics.tables.compare import (
     regressions,
     side,
 )
+from kvorum.analytics.tables.starts import without_starts
 
 SUMMARY_VERSION = 2
 EXIT_REGRESSION = 6
@@ -64,7 +65,8 @@ _REGRESSION_TYPES = {
     "ratio_high": "double", "is_regression": "bool",
 }  # fmt: skip
 _DUEL_TYPES = {
-    "system": "string", "run_id": "string", "verdict": "string", "acknowledged": "int64",
+    "system": "string", "version": "string", "run_id": "string", "verdict": "string",
+    "acknowledged": "int64",
     "p50_ms": "double", "p99_ms": "double", "longest_silence_ms": "double",
     "unavailable_ms": "double",
 }  # fmt: skip
@@ -88,9 +90,10 @@ def run_job(
 ) -> dict[str, Any]:
     """Compute every table that the lake allows. Returns the content of summary.json.
 
-    master: None leaves the choice to spark-submit. run_ids: only these runs. sides: the two that
-    the table regressions compares; None for the newest two. Raises UnreadableLake,
-    NoScratch.
+    master: None leaves the choice to spark-submit.
+    run_ids: only these runs.
+    sides: the two that the table regressions compares; None for the newest two.
+    Raises UnreadableLake, NoScratch.
     """
     is_short = is_small(lake_uri)
     with session_with_scratch(master, driver_memory, is_short=is_short) as spark:
@@ -181,15 +184,16 @@ def _compute_history(
     counted = history.latencies(sent).persist()
     tables.write("outcomes", history.outcomes(sliced, counted, data["runs"]))
     gaps = history.gaps(sliced).persist()
-    silences = history.silences(gaps).persist()
-    kept = [sliced, counted, gaps, silences]
+    counting = without_starts(gaps, data.get("faults")).persist()
+    kept = [sliced, counted, gaps, counting]
+    silences = history.silences(counting)
     tables.write(
         "silences",
         silences.orderBy("run_id", F.desc("length_ms"), "topic", "partition", "begin_ms"),
     )
-    tables.write("unavailability", history.unavailability(sliced, gaps))
+    tables.write("unavailability", history.unavailability(sliced, counting))
     if has_faults:
-        blamed = failover.blame(data["faults"], silences)
+        blamed = failover.blame(data["faults"], history.silences(gaps))
         kept += [blamed.struck.persist(), blamed.met.persist()]
         spells = failover.spells(blamed)
         latency = history.latency_by_fault(counted, spells, data["runs"])

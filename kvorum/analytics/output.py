@@ -19,7 +19,11 @@ Row = Mapping[str, Any]
 
 
 class Tables:
-    """The written tables. rows: of each, up to ROWS_COLLECTED_MAX; counts: of all its rows."""
+    """The written tables.
+
+    rows: of each, up to ROWS_COLLECTED_MAX.
+    counts: of all its rows.
+    """
 
     def __init__(self, files: Files, say: Callable[[str], None]) -> None:
         self._files = files

@@ -66,7 +66,8 @@ def _failover(recoveries: Sequence[Row]) -> Any:
     kind of fault as a bar."""
     groups: dict[str, list[float]] = {}
     for row in recoveries:
-        if row["role"] != "other":
+        is_apart = row["continued_ms"] > 0 and row["unavailable_ms"] == 0
+        if row["role"] != "other" and not is_apart:
             name = f"{row['system']}: {row['fault']} ({row['role']})"
             groups.setdefault(name, []).append(float(row["unavailable_ms"]))
     shown = {name: sorted(values) for name, values in sorted(groups.items()) if any(values)}
@@ -213,6 +214,10 @@ def _mix(rows: Sequence[Row]) -> Any:
     return figure
 
 
+def _side_name(row: Row, prefix: str) -> str:
+    return f"{row[f'{prefix}_system']} {row[f'{prefix}_version'] or ''}".strip()
+
+
 def _duels(rows: Sequence[Row]) -> Any:
     """The longest silence of a partition, one system against the other."""
     shown = [
@@ -222,13 +227,14 @@ def _duels(rows: Sequence[Row]) -> Any:
         return None
     figure, axes = _axes(len(shown), "Duels: longest silence of a partition", "ms")
     axes.set_xscale("log")
-    systems = sorted({row[f"{prefix}_system"] for row in shown for prefix in ("first", "second")})
+    sides = ("first", "second")
+    systems = sorted({_side_name(row, prefix) for row in shown for prefix in sides})
     colours = {name: _COLOURS[n % len(_COLOURS)] for n, name in enumerate(systems)}
     labelled: set[str] = set()
     for line, row in enumerate(shown):
         points = [
-            (row[f"{prefix}_system"], float(row[f"{prefix}_longest_silence_ms"]))
-            for prefix in ("first", "second")
+            (_side_name(row, prefix), float(row[f"{prefix}_longest_silence_ms"]))
+            for prefix in sides
         ]
         axes.plot([value for _, value in points], [line, line], "-", color=_GREY)
         for name, value in points:

@@ -59,9 +59,13 @@ def is_small(lake: str) -> bool:
 def open_session(
     master: str | None, driver_memory: str, scratch: str, *, is_short: bool = False
 ) -> SparkSession:
-    """The session. master: None leaves it, and memory, to spark-submit. scratch: a local folder for
-    a local master's files. is_short: the job takes seconds, in which Java's second compiler would
-    take more time than it saves (measured: 72 s of CPU with it, 41 s without, over four runs)."""
+    """The session.
+
+    master: None leaves it, and memory, to spark-submit.
+    scratch: a local folder for a local master's files.
+    is_short: the job takes seconds, in which Java's second compiler would take more time than it
+        saves (measured: 72 s of CPU with it, 41 s without, over four runs).
+    """
     # Without this, executors look for a python3, which may differ from the driver's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_local = master is not None and master.startswith("local")

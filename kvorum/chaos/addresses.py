@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.launch.client_security import NONE, ClientSecurity
+from kvorum.client.librdkafka import login_settings
+from kvorum.client.security import NONE, ClientSecurity
 
 
 class SecuredAddress(str):
@@ -40,4 +41,4 @@ def joined(addresses: list[str]) -> str:
 
 def client_of(bootstrap: str) -> dict[str, Any]:
     """The settings by which a client of librdkafka finds a cluster and logs in there."""
-    return {"bootstrap.servers": str(bootstrap), **security_at(bootstrap).librdkafka()}
+    return {"bootstrap.servers": str(bootstrap), **login_settings(security_at(bootstrap))}

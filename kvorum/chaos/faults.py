@@ -1,8 +1,8 @@
 """The faults of live experiments and of the simulator, defined once for both.
 
 A fault is plain data: its kind, target and duration. Two back ends carry faults out:
-`chaos.live.injector` on processes behind toxiproxy, and the nemeses of `chaos.sim` on simulated
-clusters in virtual time. A back end that does not support a fault refuses it by its name.
+`chaos.live.faults.injector` on processes behind toxiproxy, and the nemeses of `chaos.sim` on
+simulated clusters in virtual time. A back end that does not support a fault refuses it by its name.
 
 With `duration_ms` set the back end undoes the fault by itself (a killed node is restarted, a paused
 one resumed, a cut link healed). Without it the fault lasts until restart, resume, heal, or the end
@@ -16,66 +16,69 @@ connection and each direction on its own. Only live runs draw; the simulator tak
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from kvorum.chaos.fault_words import EVERY_CONNECTION, FaultOfLink, FaultOfNodes, NamedFault
 from kvorum.chaos.targets import Target, TargetKind
 
 _KILLED = Target(kind=TargetKind.KILLED)
 _PAUSED = Target(kind=TargetKind.PAUSED)
 
-#: The toxicity, in per cent, of a fault that spares no connection.
-EVERY_CONNECTION = 100
-
 # Processes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillNode:
+class KillNode(FaultOfNodes):
     """SIGKILL: the process is gone at once, its disk stays as it was."""
 
+    func = "kill"
     target: Target
     duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartNode:
+class RestartNode(FaultOfNodes):
     """Start killed nodes again on their old disks."""
 
+    func = "restart"
     target: Target = _KILLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseNode:
+class PauseNode(FaultOfNodes):
     """SIGSTOP: connections stay open, nothing answers."""
 
+    func = "pause"
     target: Target
     duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeNode:
+class ResumeNode(FaultOfNodes):
     """SIGCONT for paused nodes."""
 
+    func = "resume"
     target: Target = _PAUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopNode:
+class StopNode(FaultOfNodes):
     """SIGTERM: a controlled shutdown, then a start with a clean-shutdown marker. The simulator does
     it to brokers only."""
 
+    func = "stop"
     target: Target
     duration_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WipeDisk:
+class WipeDisk(FaultOfNodes):
     """SIGKILL, and the disk is lost: the node comes back under its id with an empty disk and a new
     directory id. Of controllers only while the others keep a majority of the old disks."""
 
+    func = "wipe"
     target: Target
     duration_ms: int
 
@@ -84,60 +87,66 @@ class WipeDisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutPower:
+class CutPower(NamedFault):
     """Power fails: unsynced bytes are lost and peers get no answer. If several nodes are hit, they
     fail at once and start one after the other, apart_ms between two starts."""
 
+    func = "cut_power"
     target: Target
     duration_ms: int
     apart_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutPowerAtDiskCall:
+class CutPowerAtDiskCall(NamedFault):
     """Power fails after `calls` more disk calls that change something, during recovery too."""
 
+    func = "cut_power_at_disk_call"
     target: Target
     calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailDiskCall:
+class FailDiskCall(NamedFault):
     """The next disk call of that kind fails where the path contains path_part.
 
     operation: as in `runtime.memory_disk.MemoryDisk.fail`.
     """
 
+    func = "fail_disk_call"
     target: Target
     path_part: str
     operation: str = "sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FillDisk:
+class FillDisk(FaultOfNodes):
     """The disk has room for room_bytes more. In a live run, writes that make a file longer count;
     removed files give no room back. A node that dies of it is started when the fault ends."""
 
+    func = "fill_disk"
     target: Target
     room_bytes: int = 0
     duration_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowDisk:
+class SlowDisk(FaultOfNodes):
     """Every fsync takes sync_delay_ms longer. Faults that overlap do not add up: the longest delay
     counts."""
 
+    func = "slow_disk"
     target: Target
     sync_delay_ms: int
     duration_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailDisk:
+class FailDisk(FaultOfNodes):
     """Every fsync, or every write and truncation, fails with an error. A node that dies of it is
     started when the fault ends."""
 
+    func = "fail_disk"
     target: Target
     operation: Literal["sync", "write"] = "sync"
     error: Literal["EIO", "ENOSPC", "EROFS"] = "EIO"
@@ -145,13 +154,14 @@ class FailDisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlipBits:
+class FlipBits(NamedFault):
     """Power fails, and one byte of a batch or snapshot on the disk flips: byte number `draw`,
     modulo the number of candidates.
 
     is_for_good: the damaged node never comes back, if the remaining voters are a majority.
     """
 
+    func = "flip_bits"
     target: Target
     draw: int
     mask: int
@@ -160,19 +170,21 @@ class FlipBits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepClock:
+class StepClock(FaultOfNodes):
     """The node's wall clock is step_ms ahead, or behind if it is negative; time-outs do not move,
     as under a step of NTP. Steps of faults that overlap add up."""
 
+    func = "step_clock"
     target: Target
     step_ms: int
     duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeClock:
+class ChangeClock(NamedFault):
     """The node's clock jumps forward by jump_ms and runs at `rate` from then on (1000: exact)."""
 
+    func = "change_clock"
     target: Target
     jump_ms: int
     rate: int
@@ -182,9 +194,10 @@ class ChangeClock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutLink:
+class CutLink(FaultOfLink):
     """Bytes from source to destination vanish; connections stay open (a black hole)."""
 
+    func = "cut"
     source: Target
     destination: Target
     toxicity: int = EVERY_CONNECTION
@@ -193,18 +206,23 @@ class CutLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkPartition:
+class NetworkPartition(NamedFault):
     """Cut the target from every node of another set, both ways."""
 
+    func = "isolate"
     target: Target
     away_from: Target
     duration_ms: int | None = None
 
+    def text(self) -> str:
+        return f"{self.func} {self.target.text()} from {self.away_from.text()}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(FaultOfLink):
     """Delay bytes from source to destination by latency_ms, plus or minus jitter_ms."""
 
+    func = "latency"
     source: Target
     destination: Target
     latency_ms: int
@@ -215,9 +233,10 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bandwidth:
+class Bandwidth(FaultOfLink):
     """Limit bytes from source to destination to kilobytes_per_second, per connection."""
 
+    func = "bandwidth"
     source: Target
     destination: Target
     kilobytes_per_second: int
@@ -227,9 +246,10 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(FaultOfLink):
     """Cut the byte stream into pieces of about slice_bytes, delay_us apart."""
 
+    func = "slice"
     source: Target
     destination: Target
     slice_bytes: int
@@ -241,9 +261,10 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitData:
+class LimitData(FaultOfLink):
     """Close a connection after it has carried limit_bytes from source to destination."""
 
+    func = "limit_data"
     source: Target
     destination: Target
     limit_bytes: int
@@ -253,9 +274,10 @@ class LimitData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetPeer:
+class ResetPeer(FaultOfLink):
     """Answer connections between the two with a TCP reset after delay_ms."""
 
+    func = "reset_peer"
     source: Target
     destination: Target
     delay_ms: int = 0
@@ -265,9 +287,10 @@ class ResetPeer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowClose:
+class SlowClose(FaultOfLink):
     """Hold back a connection's close by delay_ms."""
 
+    func = "slow_close"
     source: Target
     destination: Target
     delay_ms: int
@@ -277,9 +300,10 @@ class SlowClose:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkDown:
+class LinkDown(FaultOfLink):
     """Close the connections that source opened to destination, and refuse new ones."""
 
+    func = "down"
     source: Target
     destination: Target
     both_ways: bool = False
@@ -287,10 +311,11 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PacketLoss:
+class PacketLoss(FaultOfLink):
     """Lose loss_percent of the packets from source to destination, on the way to or from the proxy.
     TCP sends them again, so nothing is lost but time."""
 
+    func = "packet_loss"
     source: Target
     destination: Target
     loss_percent: int
@@ -299,22 +324,26 @@ class PacketLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealLinks:
+class HealLinks(NamedFault):
     """Undo every link fault. Killed and paused nodes stay as they are."""
+
+    func = "heal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetConnections:
+class ResetConnections(NamedFault):
     """All connections of the node are reset; both ends see the reset."""
 
+    func = "reset_connections"
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlapLink:
+class FlapLink(NamedFault):
     """The link between each target broker and the controllers goes up and down; every cut breaks
     its connections. The times up and down are drawn from [min, max]."""
 
+    func = "flap"
     target: Target
     duration_ms: int
     up_ms: tuple[int, int] = (80, 300)
@@ -322,10 +351,11 @@ class FlapLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionThenPowerCut:
+class PartitionThenPowerCut(NamedFault):
     """The active controller is partitioned from the others for duration_ms, then all nodes lose
     power and start again after down_ms: logs that diverged meet in an election."""
 
+    func = "partition_then_power_cut"
     duration_ms: int
     down_ms: int
 
@@ -334,47 +364,59 @@ class PartitionThenPowerCut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectPreferredLeaders:
+class ElectPreferredLeaders(NamedFault):
     """ElectLeaders (PREFERRED) for every partition of the load's topic whose preferred replica is
     in the ISR and does not lead. It is over at once."""
 
+    func = "elect_leaders"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class HandOver(NamedFault):
     """The quorum's leader is asked to resign, as in a clean shutdown."""
 
+    func = "hand_over"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeSnapshot:
+class TakeSnapshot(NamedFault):
     """The node snapshots its state now, if it has new records."""
 
+    func = "take_snapshot"
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddVoter:
+class AddVoter(FaultOfNodes):
     """An operator requests that the node, with its present disk, becomes a voter. A live run needs
     `voters` in the configuration, and the fault is over when the quorum has the new voter."""
 
+    func = "add_voter"
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveVoter:
+class RemoveVoter(FaultOfNodes):
     """An operator requests that the node is removed from the voters. A live run needs `voters` in
     the configuration, and the fault is over when the quorum is without the voter."""
 
+    func = "remove_voter"
     target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reassign:
-    """AlterPartitionReassignments for the partitions of a topic (the load's, and all partitions,
-    by default). replicas: the brokers by name, the preferred one first; without them each
-    partition's are drawn from the seed, with a broker that has no replica of it if there is one.
-    throttle: bytes a second, of the replicas that move. The fault is over when every partition has
-    its new replicas; after duration_ms the rest is cancelled."""
+class Reassign(NamedFault):
+    """AlterPartitionReassignments for the partitions of a topic (the load's, and all partitions, by
+    default).
 
+    replicas: the brokers by name, the preferred one first; without them each partition's are drawn
+        from the seed, with a broker that has no replica of it if there is one.
+    throttle: bytes a second, of the replicas that move. The fault is over when every partition has
+        its new replicas; after duration_ms the rest is cancelled.
+    """
+
+    func = "reassign"
+    unsaid = ("duration_ms",)
     duration_ms: int
     topic: str = ""
     partitions: tuple[int, ...] = ()
@@ -383,26 +425,30 @@ class Reassign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roll:
+class Roll(NamedFault):
     """`kvorum cluster roll` restarts every node in turn, the next one when the last one is well
     again. A roll that stops early makes the run inconclusive; after duration_ms the rest is left
     out."""
 
+    func = "roll"
+    unsaid = ("duration_ms",)
     duration_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TwoChanges:
+class TwoChanges(NamedFault):
     """Two operators act at once: one adds a voter, the other removes one."""
 
+    func = "two_changes"
     added: Target
     removed: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveListener:
+class MoveListener(NamedFault):
     """The node's process restarts and listens on another address."""
 
+    func = "move_listener"
     target: Target
 
 
@@ -421,12 +467,15 @@ MEANS = ("kill", "power", "pause", "cut")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrikeOperation:
+class StrikeOperation(NamedFault):
     """The active controller is hit in the middle of the next operation of that kind.
 
-    operation: one of OPERATIONS; moment: one of MOMENTS; means: one of MEANS.
+    operation: one of OPERATIONS.
+    moment: one of MOMENTS.
+    means: one of MEANS.
     """
 
+    func = "strike_operation"
     operation: str
     moment: str
     means: str
@@ -435,7 +484,7 @@ class StrikeOperation:
 
 NodeFault = KillNode | RestartNode | PauseNode | ResumeNode | StopNode | WipeDisk
 ConditionFault = FillDisk | SlowDisk | FailDisk | StepClock
-"""Faults of the disk and the clock of a process that runs on (`chaos.live.conditions`)."""
+"""Faults of the disk and the clock of a process that runs on (`chaos.live.faults.conditions`)."""
 ShapingFault = Latency | Bandwidth | Slice | LimitData | ResetPeer | SlowClose
 LinkFault = CutLink | NetworkPartition | ShapingFault | LinkDown | PacketLoss
 OperatorFault = ElectPreferredLeaders | AddVoter | RemoveVoter | Reassign | Roll
@@ -462,60 +511,15 @@ call or of a moment."""
 
 Fault = LiveFault | SimulatedFault
 
-#: Name in an experiment (`func`) -> class.
-LIVE_FAULTS: Mapping[str, type[LiveFault]] = {
-    "kill": KillNode,
-    "restart": RestartNode,
-    "pause": PauseNode,
-    "resume": ResumeNode,
-    "stop": StopNode,
-    "wipe": WipeDisk,
-    "fill_disk": FillDisk,
-    "slow_disk": SlowDisk,
-    "fail_disk": FailDisk,
-    "step_clock": StepClock,
-    "cut": CutLink,
-    "isolate": NetworkPartition,
-    "latency": Latency,
-    "bandwidth": Bandwidth,
-    "slice": Slice,
-    "limit_data": LimitData,
-    "reset_peer": ResetPeer,
-    "slow_close": SlowClose,
-    "down": LinkDown,
-    "packet_loss": PacketLoss,
-    "heal": HealLinks,
-    "elect_leaders": ElectPreferredLeaders,
-    "add_voter": AddVoter,
-    "remove_voter": RemoveVoter,
-    "reassign": Reassign,
-    "roll": Roll,
-}
+#: The name of a fault in an experiment -> its class.
+LIVE_FAULTS: Mapping[str, type[LiveFault]] = {kind.func: kind for kind in get_args(LiveFault)}
 
-#: Name of a fault that only the simulator supports -> class.
+#: The same of the faults that only the simulator supports.
 SIMULATED_FAULTS: Mapping[str, type[SimulatedFault]] = {
-    "cut_power": CutPower,
-    "cut_power_at_disk_call": CutPowerAtDiskCall,
-    "fail_disk_call": FailDiskCall,
-    "flip_bits": FlipBits,
-    "change_clock": ChangeClock,
-    "reset_connections": ResetConnections,
-    "flap": FlapLink,
-    "partition_then_power_cut": PartitionThenPowerCut,
-    "hand_over": HandOver,
-    "take_snapshot": TakeSnapshot,
-    "two_changes": TwoChanges,
-    "move_listener": MoveListener,
-    "strike_operation": StrikeOperation,
+    kind.func: kind for kind in get_args(SimulatedFault)
 }
 
 FAULTS: Mapping[str, type[Fault]] = {**LIVE_FAULTS, **SIMULATED_FAULTS}
-_NAMES = {kind: name for name, kind in FAULTS.items()}
-
-
-def fault_name(fault: Fault) -> str:
-    """The name under which experiments, histories, schedules and reports know this fault."""
-    return _NAMES[type(fault)]
 
 
 def duration_of(fault: Fault) -> int | None:
@@ -529,59 +533,3 @@ def toxicity_of(fault: Fault) -> int:
     """Per cent of the connections that a fault of links hits; EVERY_CONNECTION for any other."""
     toxicity: int = getattr(fault, "toxicity", EVERY_CONNECTION)
     return toxicity
-
-
-def describe(fault: Fault) -> str:
-    """One line for progress, traces and reports: `cut active-controller -> one:brokers`."""
-    match fault:
-        case KillNode() | RestartNode() | PauseNode() | ResumeNode() | StopNode() | WipeDisk():
-            return f"{fault_name(fault)} {fault.target.text()}"
-        case FillDisk() | SlowDisk() | FailDisk() | StepClock():
-            details = _details(fault, ("target", "duration_ms"))
-            return " ".join([fault_name(fault), fault.target.text(), *details])
-        case NetworkPartition():
-            return f"isolate {fault.target.text()} from {fault.away_from.text()}"
-        case (
-            CutLink()
-            | Latency()
-            | Bandwidth()
-            | Slice()
-            | LimitData()
-            | ResetPeer()
-            | SlowClose()
-            | LinkDown()
-            | PacketLoss()
-        ):
-            arrow = "<->" if fault.both_ways else "->"
-            ends = f"{fault.source.text()} {arrow} {fault.destination.text()}"
-            left_out = ("source", "destination", "both_ways", "duration_ms", "toxicity")
-            share = _share(toxicity_of(fault))
-            return " ".join([fault_name(fault), ends, *_details(fault, left_out), *share])
-        case AddVoter() | RemoveVoter():
-            return f"{fault_name(fault)} {fault.target.text()}"
-        case Reassign() | Roll():
-            return " ".join([fault_name(fault), *_details(fault, ("duration_ms",))])
-        case _:
-            return " ".join([fault_name(fault), *_details(fault, ())])
-
-
-def _share(toxicity: int) -> list[str]:
-    return [] if toxicity == EVERY_CONNECTION else [f"toxicity={toxicity}"]
-
-
-def _details(fault: Fault, left_out: tuple[str, ...]) -> list[str]:
-    """The fields of a fault that are set, except those in left_out."""
-    values = {
-        field.name: getattr(fault, field.name)
-        for field in dataclasses.fields(fault)
-        if field.name not in left_out
-    }
-    return [f"{name}={_text_of(value)}" for name, value in values.items() if value]
-
-
-def _text_of(value: object) -> str:
-    if isinstance(value, Target):
-        return value.text()
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value)

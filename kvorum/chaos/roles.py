@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kvorum.chaos.targets import ClusterView
+from kvorum.chaos.targets import TargetView
 
 #: Partitions that a role names; more are counted.
 _NAMED_MAX = 3
 
 
-def roles_of(nodes: Iterable[str], view: ClusterView) -> list[str]:
+def roles_of(nodes: Iterable[str], view: TargetView) -> list[str]:
     """A sentence for each node, for example "broker-101: leader of orders/0, follower of orders/1".
 
     Nodes without a role at the moment (a killed one, the clients) have no sentence.
@@ -27,7 +27,7 @@ def roles_of(nodes: Iterable[str], view: ClusterView) -> list[str]:
     return found
 
 
-def _roles(node: str, view: ClusterView) -> list[str]:
+def _roles(node: str, view: TargetView) -> list[str]:
     if node in view.controllers:
         if node == view.active_controller:
             return ["active controller"]

@@ -2,7 +2,7 @@
 
 The words are Jepsen's (one, minority, majority, all) and Kafka's roles (active-controller,
 leader:topic/partition). A target is resolved at the moment of the fault. A live run resolves it
-against a `ClusterView` (`resolve`), with the run's own random source. The simulator resolves it
+against a `TargetView` (`resolve`), with the run's own random source. The simulator resolves it
 against its simulated cluster (`chaos.sim.quorum.nemesis`), which knows names, active-controller,
 brokers and all.
 """
@@ -119,7 +119,7 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
+class TargetView:
     """The facts of the cluster that a fault needs. Names are `controller-1`, `broker-101`."""
 
     controllers: tuple[str, ...]
@@ -129,7 +129,7 @@ class ClusterView:
     active_controller: str | None = None
     partitions: Mapping[tuple[str, int], PartitionView] = field(default_factory=dict)
 
-    def nodes(self) -> tuple[str, ...]:
+    def every_node(self) -> tuple[str, ...]:
         """Every node once: a node may be both controller and broker."""
         return tuple(dict.fromkeys(self.controllers + self.brokers))
 
@@ -177,7 +177,7 @@ def target_pattern() -> str:
     return f"^({'|'.join(parts)})$"
 
 
-def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+def resolve(target: Target, view: TargetView, rng: random.Random) -> tuple[str, ...]:
     """The node names that the target matches now, in a fixed order. A drawn target is drawn by role
     (`by_role`), so that one seed strikes the same roles in every run.
 
@@ -190,13 +190,13 @@ def resolve(target: Target, view: ClusterView, rng: random.Random) -> tuple[str,
     return chosen
 
 
-def by_role(names: Sequence[str], view: ClusterView) -> tuple[str, ...]:
+def by_role(names: Sequence[str], view: TargetView) -> tuple[str, ...]:
     """The names with the active controller first, then the leaders of the lowest partitions, then
     their followers; names without a role last, in alphabetical order."""
     return tuple(sorted(names, key=lambda name: _rank(name, view)))
 
 
-def _rank(name: str, view: ClusterView) -> tuple[object, ...]:
+def _rank(name: str, view: TargetView) -> tuple[object, ...]:
     led = [key for key, part in sorted(view.partitions.items()) if part.leader == name]
     places = [
         (key, part.replicas.index(name))
@@ -206,12 +206,12 @@ def _rank(name: str, view: ClusterView) -> tuple[object, ...]:
     return (name != view.active_controller, not led, led, not places, places, name)
 
 
-def _candidates(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+def _candidates(target: Target, view: TargetView, rng: random.Random) -> tuple[str, ...]:
     match target.kind:
         case TargetKind.NODE:
             for name in target.nodes:
-                if name not in view.nodes():
-                    known = ", ".join(view.nodes())
+                if name not in view.every_node():
+                    known = ", ".join(view.every_node())
                     raise UnresolvableTarget(f"no node is named {name!r} (nodes: {known})")
             return target.nodes
         case TargetKind.ACTIVE_CONTROLLER:
@@ -225,7 +225,7 @@ def _candidates(target: Target, view: ClusterView, rng: random.Random) -> tuple[
         case TargetKind.BROKERS:
             return view.brokers
         case TargetKind.ALL:
-            return view.nodes()
+            return view.every_node()
         case TargetKind.CLIENTS:
             return (CLIENTS,)
         case TargetKind.ONE | TargetKind.MINORITY | TargetKind.MAJORITY:
@@ -238,8 +238,8 @@ def _candidates(target: Target, view: ClusterView, rng: random.Random) -> tuple[
             return tuple(sorted(view.paused))
 
 
-def _share(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
-    scopes = {"all": view.nodes(), "controllers": view.controllers, "brokers": view.brokers}
+def _share(target: Target, view: TargetView, rng: random.Random) -> tuple[str, ...]:
+    scopes = {"all": view.every_node(), "controllers": view.controllers, "brokers": view.brokers}
     members = scopes[target.scope]
     if target.kind is TargetKind.MAJORITY:
         return _pick(by_role(members, view), len(members) // 2 + 1, rng)
@@ -249,7 +249,7 @@ def _share(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, 
     return _pick(by_role(able, view), 1, rng)
 
 
-def _of_partition(target: Target, view: ClusterView, rng: random.Random) -> tuple[str, ...]:
+def _of_partition(target: Target, view: TargetView, rng: random.Random) -> tuple[str, ...]:
     partition = view.partitions.get((target.topic, target.partition))
     if partition is None:
         raise UnresolvableTarget(f"no partition {target.topic}/{target.partition}")
@@ -259,7 +259,7 @@ def _of_partition(target: Target, view: ClusterView, rng: random.Random) -> tupl
     return _pick(tuple(name for name in able if name not in view.killed | view.paused), 1, rng)
 
 
-def _standbys(view: ClusterView) -> tuple[str, ...]:
+def _standbys(view: TargetView) -> tuple[str, ...]:
     gone = view.killed | view.paused | {view.active_controller}
     return tuple(name for name in view.controllers if name not in gone)
 

@@ -9,7 +9,7 @@ import click
 
 from kvorum.cli.acl_broker import BrokerAcls, Outcome
 from kvorum.cli.common import bootstrap_of
-from kvorum.metadata.access.model import Acl, AclFilter
+from kvorum.metadata.image.acl import Acl, AclFilter
 
 
 class AclBackend(Protocol):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kvorum.cli.acl_rules import exactly
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import check, refusal
-from kvorum.cli.rights import on_cluster
-from kvorum.metadata.access.model import (
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.failures import check, refusal
+from kvorum.client.rights import on_cluster
+from kvorum.metadata.access.selection import selected
+from kvorum.metadata.image.acl import (
     Acl,
     AclFilter,
     AclOperation,
@@ -16,7 +17,6 @@ from kvorum.metadata.access.model import (
     Permission,
     ResourceType,
 )
-from kvorum.metadata.access.selection import selected
 from kvorum.runtime.errors import ErrorCode
 
 ACLS_PER_REQUEST = 1_000

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from kvorum.cli.acl_broker import SUBJECT, Outcome, outcome, portions
 from kvorum.cli.acl_rules import exactly
-from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.metadata.access.model import Acl, AclFilter
+from kvorum.client.cluster.controller_backend import ControllerBackend
 from kvorum.metadata.access.selection import selected
+from kvorum.metadata.image.acl import Acl, AclFilter
 from kvorum.metadata.requests.acl_requests import (
     AclCreation,
     AclSelection,

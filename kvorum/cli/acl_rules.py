@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
     OPERATIONS_OF,
     USER_PREFIX,
-    WILDCARD,
     Acl,
     AclFilter,
     AclOperation,
@@ -146,8 +145,8 @@ def _product(
 ) -> list[Acl]:
     found: dict[Acl, None] = {}
     for (kind, name, operation), each in itertools.product(pairs, whom):
-        # The cluster resource has one fixed name, and `*` is a LITERAL pattern: no prefixes.
-        is_literal = not is_prefixed or kind == ResourceType.CLUSTER or name == WILDCARD
+        # The cluster resource has one fixed name, so no prefixes.
+        is_literal = not is_prefixed or kind == ResourceType.CLUSTER
         for principal, host in itertools.product(each.principals, each.hosts):
             acl = Acl(
                 resource_type=kind,

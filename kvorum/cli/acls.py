@@ -7,24 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kvorum.cli.common import (
-    Row,
-    cluster_options,
-    confirm,
-    fail_on_errors,
-    is_structured,
-    show,
-    show_outcomes,
-    warn,
-)
+from kvorum.cli.common import cluster_options, confirm, is_structured, show, show_outcomes
 from kvorum.cli.completion import acl_principals, group_names, topic_names
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import Row, fail_on_errors, warn
 from kvorum.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from kvorum.cli.acl_backends import AclBackend
     from kvorum.cli.acl_rules import Whom
-    from kvorum.metadata.access.model import Acl, AclFilter, AclOperation
+    from kvorum.metadata.image.acl import Acl, AclFilter, AclOperation
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -168,6 +160,7 @@ def create(dry_run: bool, **options: Any) -> None:
     """Create ACLs: one for each principal, host, operation and resource. One that exists already
     stays."""
     wanted = _wanted(options)
+    _warn_of_prefixed_wildcards(wanted)
     results = [("NONE", "")] * len(wanted) if dry_run else _backend(options).create(wanted)
     done = "would be created" if dry_run else "created"
     _show_results(options, wanted, results, done=done)
@@ -236,10 +229,23 @@ def _wanted(options: dict[str, Any]) -> list[Acl]:
         raise click.UsageError(str(error)) from error
 
 
+def _warn_of_prefixed_wildcards(wanted: Sequence[Acl]) -> None:
+    """Warn of a PREFIXED `*`: the asterisk means every name only as a LITERAL pattern."""
+    from kvorum.metadata.image.acl import WILDCARD, PatternType
+
+    prefixed = PatternType.PREFIXED
+    found = [acl for acl in wanted if (acl.resource_name, acl.pattern_type) == (WILDCARD, prefixed)]
+    for kind in sorted({acl.resource_type.name.lower().replace("_", "-") for acl in found}):
+        warn(
+            f"--{kind} '*' with --prefixed matches only names that begin with an asterisk; for "
+            "every name, leave --prefixed out"
+        )
+
+
 def _whom(options: dict[str, Any]) -> list[Whom]:
     from kvorum.cli.acl_rules import Whom, principal_of
     from kvorum.metadata.access.hosts import is_matching_host
-    from kvorum.metadata.access.model import USER_PREFIX, WILDCARD, Permission
+    from kvorum.metadata.image.acl import USER_PREFIX, WILDCARD, Permission
 
     found = []
     for permission, who, where in (
@@ -285,7 +291,7 @@ def _selected(backend: AclBackend, filters: Sequence[AclFilter]) -> list[Acl]:
 def _filters(options: dict[str, Any]) -> list[AclFilter]:
     """The filters that the options mean. Raises click.UsageError."""
     from kvorum.cli import acl_rules as rules
-    from kvorum.metadata.access.model import PatternType, Permission
+    from kvorum.metadata.image.acl import PatternType, Permission
 
     resources = rules.resources_of(
         options["topics"],

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import Row, bootstrap_of
+from kvorum.cli.common import bootstrap_of
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.failures import Row
 
 if TYPE_CHECKING:
-    from kvorum.cli.controller_client import BlockingControllerClient
+    from kvorum.client.controllers import BlockingControllerClient
 
 
 class Backend(Protocol):
@@ -66,7 +67,7 @@ def open_backend(
     """The backend for these options. Connects at once to a broker, lazily to controllers."""
     kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
     if kind == "controller":
-        from kvorum.cli.backend_controller import ControllerBackend
+        from kvorum.client.cluster.controller_backend import ControllerBackend
 
         return ControllerBackend(addresses, timeout_s)
     backend = BrokerBackend(addresses, timeout_s)
@@ -81,14 +82,6 @@ def open_controllers(
 ) -> BlockingControllerClient:
     """A client of the controllers themselves. If the options name a broker, it is asked for their
     addresses."""
-    from kvorum.cli.controller_client import BlockingControllerClient
+    from kvorum.client.cluster.opening import controllers_of
 
-    kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
-    no_quorum = None
-    if kind == "broker":
-        backend = BrokerBackend(addresses, timeout_s)
-        try:
-            addresses, no_quorum = backend.controllers()
-        finally:
-            backend.close()
-    return BlockingControllerClient(addresses, timeout_s, no_quorum=no_quorum)
+    return controllers_of(*bootstrap_of(bootstrap_server, bootstrap_controller), timeout_s)

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import INT32_MAX, CommandFailed, cluster_options, show
+from kvorum.cli.common import INT32_MAX, cluster_options, confirm, show
 from kvorum.cli.completion import broker_ids
 from kvorum.cli.log_dirs import log_dirs
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import CommandFailed, Row, warn
 
 _COLUMNS = ["broker_id", "host", "port", "rack", "is_fenced"]
 
@@ -65,14 +66,45 @@ def describe(broker_id: int, **options: Any) -> None:
 
 @brokers.command()
 @click.argument("broker_id", type=click.IntRange(0, INT32_MAX), shell_complete=broker_ids)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @cluster_options
-def unregister(broker_id: int, **options: Any) -> None:
-    """Remove the registration of a broker that is gone for good. Refused while the broker is alive
-    or is a partition's only in-sync replica."""
+def unregister(broker_id: int, is_sure: bool, **options: Any) -> None:
+    """Remove the registration of a broker that is gone for good. Refused while the broker is alive.
+    Asks if the broker is the only in-sync replica of partitions, which then have no leader. Warns
+    of partitions that have a replica on it: they stay under-replicated until it is moved (kvorum
+    partitions reassign)."""
     from kvorum.cli.backends import open_backend
 
     backend = open_backend(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     )
+    is_fenced = any(b["broker_id"] == broker_id and b["is_fenced"] for b in backend.brokers())
+    topics = backend.topics(None) if is_fenced else []
+    if left := sum(broker_id in p["replicas"] for topic in topics for p in topic["partitions"]):
+        who = f"{left:,} partitions have" if left > 1 else "1 partition has"
+        warn(
+            f"{who} a replica on broker {broker_id}: under-replicated until it is moved (kvorum "
+            "partitions reassign) or a broker with this id comes back"
+        )
+    alone = alone_in_sync(topics, broker_id)
+    if alone:
+        warn(
+            f"broker {broker_id} alone is in sync for {', '.join(alone)}; what only this broker "
+            "holds is lost, and these partitions have no leader until it is back, an unclean "
+            "election takes another replica (kvorum partitions elect --unclean), or the topic is "
+            "deleted"
+        )
+        if not is_sure:
+            confirm(f"Unregister broker {broker_id} all the same?")
     backend.unregister_broker(broker_id)
     show(options["output"], {"broker_id": broker_id, "unregistered": True})
+
+
+def alone_in_sync(topics: list[Row], broker_id: int) -> list[str]:
+    """The partitions whose ISR is this broker alone, as `topic-partition`."""
+    return [
+        f"{topic['topic']}-{partition['partition']}"
+        for topic in topics
+        for partition in topic["partitions"]
+        if list(partition["isr"]) == [broker_id]
+    ]

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
+from kvorum.cli.common import output_option, refused, show
+from kvorum.client.failures import CommandFailed, warn
 
 
 @click.group()
@@ -64,7 +65,8 @@ def dev(
     import datetime
     import os
 
-    from kvorum.launch.dev_certificate_files import CA_KEY_FILE, Request, make_certificates
+    from kvorum.launch.cluster.dev_certificate_files import CA_KEY_FILE, make_certificates
+    from kvorum.launch.cluster.dev_certificate_files import CertificateRequest as Request
     from kvorum.runtime.errors import ConfigError
 
     request = Request(nodes=nodes, users=users, hosts=hosts, days=days, is_forced=force)

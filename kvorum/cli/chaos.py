@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kvorum.cli.chaos_runs import diff, duel, export
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    EXIT_VERDICT_FAILED,
-    CommandFailed,
-    output_option,
-    warn,
-)
+from kvorum.cli.common import EXIT_VERDICT_FAILED, output_option
 from kvorum.cli.experiments import list_experiments, replay, schema, validate
 from kvorum.cli.lake import add_made, check_lake, lake_option
 from kvorum.cli.report import show_result
+from kvorum.client.failures import EXIT_FAILED, EXIT_USAGE, CommandFailed, warn
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.quorum.scenario import Scenario
@@ -101,7 +95,7 @@ def run(
         name = os.path.splitext(os.path.basename(file))[0]
         out = f"chaos-runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     check_lake(lake)
-    from kvorum.chaos.experiment.shipped import find_experiment
+    from kvorum.chaos.experiment_file.shipped import find_experiment
     from kvorum.chaos.live.endings import Terminated
     from kvorum.chaos.live.runner import run as run_experiment
     from kvorum.chaos.live.systems.opening import Access

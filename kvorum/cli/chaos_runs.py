@@ -7,14 +7,9 @@ import time
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    EXIT_VERDICT_FAILED,
-    CommandFailed,
-    refused,
-)
+from kvorum.cli.common import EXIT_VERDICT_FAILED, refused
 from kvorum.cli.lake import add_made, check_lake, lake_option
+from kvorum.client.failures import EXIT_FAILED, EXIT_USAGE, CommandFailed
 
 
 @click.command()
@@ -30,7 +25,7 @@ from kvorum.cli.lake import add_made, check_lake, lake_option
 @click.option("--any", "is_any", is_flag=True, help="Also compare runs of different experiments.")
 def diff(first: str, second: str, out: str, is_any: bool) -> None:
     """Compare the runs in the folders FIRST and SECOND on one page."""
-    from kvorum.chaos.experiment.diff import diff_runs
+    from kvorum.chaos.report.diff import diff_runs
     from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
@@ -72,7 +67,7 @@ def duel(
 
     Fails with exit code 6 unless both verdicts are passed.
     """
-    from kvorum.chaos.experiment.shipped import find_experiment
+    from kvorum.chaos.experiment_file.shipped import find_experiment
     from kvorum.chaos.live.duel import duel as run_duel
     from kvorum.runtime.errors import ConfigError, KvorumError
 
@@ -120,8 +115,8 @@ def duel(
 )
 def export(run_dir: str, form: str) -> None:
     """Write the history of the run in RUN_DIR for other programs."""
-    from kvorum.chaos.experiment.edn import write_edn
-    from kvorum.chaos.experiment.history import HISTORY_FILE
+    from kvorum.chaos.history import HISTORY_FILE
+    from kvorum.chaos.report.edn import write_edn
     from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:

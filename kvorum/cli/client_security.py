@@ -1,42 +1,17 @@
-"""The security of commands: `--command-config`, a file with Kafka's client properties.
-
-One command has one security (`launch.client_security`); it is kept here, since connections are
-opened in many places and threads.
-"""
+"""The option `--command-config`: a file with Kafka's client properties."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import click
 
 from kvorum.cli.profiles import ProfileOption, profile_of, profile_value
-from kvorum.launch.client_security import NONE, ClientSecurity, read_properties, security_of
+from kvorum.client.current import use
+from kvorum.client.security import NONE, read_properties, security_of
 from kvorum.runtime.errors import ConfigError
 
 _GIVEN = "kvorum.command_config"
-_current = NONE
-_of_session: ContextVar[ClientSecurity | None] = ContextVar("kvorum.security", default=None)
-
-
-def current_security() -> ClientSecurity:
-    """The security of the command that runs; within `acting_as`, that of its user."""
-    acting = _of_session.get()
-    return _current if acting is None else acting
-
-
-@contextlib.contextmanager
-def acting_as(security: ClientSecurity) -> Iterator[None]:
-    """Connections that are opened within this block, in this thread or task, are those of another
-    user than the command's."""
-    token = _of_session.set(security)
-    try:
-        yield
-    finally:
-        _of_session.reset(token)
 
 
 def _use(context: click.Context, _: click.Parameter, path: Any) -> None:
@@ -58,12 +33,18 @@ def use_for_completion(context: click.Context) -> None:
 
 
 def _use_file(context: click.Context, path: str) -> None:
-    global _current
     try:
-        _current = security_of(read_properties(path), path)
+        security = security_of(read_properties(path), path)
     except ConfigError as error:
         raise click.UsageError(f"{error}{_whence(context)}") from error
-    context.call_on_close(_forget)
+    of_profile = ""
+    if profile := profile_of(context, "command_config"):
+        of_profile = (
+            f"; the security is that of profile {profile} (command_config={path}): "
+            "--command-config '' uses none"
+        )
+    use(security, of_profile)
+    context.call_on_close(lambda: use(NONE))
 
 
 def _whence(context: click.Context) -> str:
@@ -75,11 +56,6 @@ def _whence(context: click.Context) -> str:
         f"; profile {profile} names this file: mend it, or name another with kvorum profile set "
         f"{profile} command_config=FILE"
     )
-
-
-def _forget() -> None:
-    global _current
-    _current = NONE
 
 
 #: --command-config of a command that talks to brokers.

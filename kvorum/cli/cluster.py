@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, refused, show
+from kvorum.cli.common import cluster_options, refused, show
 from kvorum.cli.completion import node_ids
 from kvorum.cli.health import read_view, show_findings
 from kvorum.cli.watch import watchable
-from kvorum.metadata.inspect.health import Finding, health_of, known_nodes, restart_hazards
+from kvorum.client.failures import CommandFailed
+from kvorum.metadata.inspect.health import (
+    Finding,
+    health_of,
+    known_nodes,
+    restart_hazards,
+    stopped_by_any_restart,
+)
 from kvorum.metadata.inspect.roll import clock_of
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.text import whole_number
@@ -43,8 +49,7 @@ def check(node: str | None, **options: Any) -> None:
     """
     if node is None:
         view = read_view(options)
-        clock = clock_of(view, time.time_ns() // 1_000_000)
-        show_findings(options["output"], [*health_of(view), clock])
+        show_findings(options["output"], [*health_of(view), clock_of(view)])
         return
     node_id = _node_id(node)
     view = read_view(options)
@@ -56,7 +61,7 @@ def check(node: str | None, **options: Any) -> None:
     finding = Finding(
         check=f"restart of {node}",
         is_healthy=not hazards,
-        detail="; ".join(hazards) or "breaks nothing",
+        detail="; ".join(hazards) or stopped_by_any_restart(view, node_id) or "breaks nothing",
     )
     rest = [found for found in health_of(view) if not found.is_healthy]
     show_findings(options["output"], [finding, *rest], counted=[finding])
@@ -123,7 +128,7 @@ def roll(
     from kvorum.cli.profiles import is_bootstrap_given
     from kvorum.cli.restarting import restarter
     from kvorum.cli.roll import Roll
-    from kvorum.launch.cluster_file import cluster_in
+    from kvorum.launch.cluster.cluster_file import cluster_in
 
     try:
         restart = restarter(template, data_dir, is_needed=not dry_run)

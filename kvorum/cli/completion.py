@@ -13,9 +13,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from kvorum.cli.client_security import use_for_completion
-from kvorum.cli.common import CommandFailed
 from kvorum.cli.data_dir import chosen_data_dir
 from kvorum.cli.profiles import profile_value
+from kvorum.client.failures import CommandFailed
 
 _TIMEOUT_S = 1.0
 SHELLS = ("bash", "zsh", "fish")
@@ -63,7 +63,7 @@ def node_ids(context: click.Context, parameter: click.Parameter, incomplete: str
 
 def lab_nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The nodes of the cluster of `kvorum dev` whose data directory the command uses."""
-    from kvorum.launch.cluster_file import read_cluster_file
+    from kvorum.launch.cluster.cluster_file import read_cluster_file
     from kvorum.runtime.errors import ConfigError
 
     try:
@@ -77,7 +77,7 @@ def group_names(context: click.Context, _: click.Parameter, incomplete: str) -> 
     """The cluster's groups that begin with the word."""
 
     def ask(backend: Any) -> list[str]:
-        from kvorum.cli.group_client import GroupClient
+        from kvorum.client.groups.group_client import GroupClient
 
         client = GroupClient(backend, _TIMEOUT_S)
         try:
@@ -98,7 +98,7 @@ def user_names(context: click.Context, _: click.Parameter, incomplete: str) -> l
 def acl_principals(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The principals of ACLs that begin with the word."""
     from kvorum.cli.acl_backends import open_acl_backend
-    from kvorum.metadata.access.model import AclFilter
+    from kvorum.metadata.image.acl import AclFilter
 
     def ask(backend: Any) -> list[str]:
         return list({acl.principal for acl in backend.describe(AclFilter())})

@@ -11,9 +11,10 @@ from typing import Protocol
 
 import click
 
-from kvorum.cli.common import Row, bootstrap_of
-from kvorum.cli.config_broker import BrokerConfigs
-from kvorum.cli.config_rows import Change
+from kvorum.cli.common import bootstrap_of
+from kvorum.client.configs.broker_configs import BrokerConfigs
+from kvorum.client.configs.config_rows import Change
+from kvorum.client.failures import Row
 from kvorum.metadata.image.records import QuotaEntity
 
 
@@ -44,7 +45,7 @@ def open_config_backend(
     """The backend for these options."""
     kind, addresses = bootstrap_of(bootstrap_server, bootstrap_controller)
     if kind == "controller":
-        from kvorum.cli.config_controller import ControllerConfigs
+        from kvorum.client.configs.controller_configs import ControllerConfigs
 
         return ControllerConfigs(addresses, timeout_s)
     backend = BrokerConfigs(addresses, timeout_s)

@@ -12,7 +12,7 @@ from kvorum.cli.watch import watchable
 
 if TYPE_CHECKING:
     from kvorum.cli.config_backends import ConfigBackend
-    from kvorum.cli.config_rows import Change
+    from kvorum.client.configs.config_rows import Change
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -245,7 +245,7 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _refuse_passwords(changes: list[Change]) -> None:
-    from kvorum.launch.secret_properties import refuse_on_command_line
+    from kvorum.launch.config.secret_properties import refuse_on_command_line
     from kvorum.runtime.errors import ConfigError
 
     try:
@@ -272,7 +272,7 @@ def _shown(entity: str, name: str, value: str | None) -> str | None:
     """The value as it may be printed: an unknown config may be a password of a plug-in."""
     if entity not in ("topic", "broker"):
         return value
-    from kvorum.cli.config_rows import RESOURCE_TYPES
+    from kvorum.client.configs.config_rows import RESOURCE_TYPES
     from kvorum.metadata.configs.secrets import shown_config
 
     return shown_config(RESOURCE_TYPES[entity], name, value)

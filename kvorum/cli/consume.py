@@ -1,4 +1,7 @@
-"""`kvorum consume`: records of topics as text or JSON lines."""
+"""`kvorum consume`: records of topics as text or JSON lines.
+
+librdkafka reads them (the package confluent-kafka), which this module imports only when it runs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kvorum.cli.common import (
     INT32_MAX,
@@ -18,10 +22,12 @@ from kvorum.cli.common import (
     number_of,
 )
 from kvorum.cli.completion import group_names, topic_names
+from kvorum.client.current import current_security
 
 if TYPE_CHECKING:
-    from kvorum.cli.records.offsets import Position
     from kvorum.cli.records.reading import Reading
+    from kvorum.cli.records.share_reading import ShareReading
+    from kvorum.client.cluster.offsets import Position
 
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -45,6 +51,12 @@ _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
     help="Read as a member of this group, and commit its positions.",
 )
 @click.option(
+    "--share-group",
+    shell_complete=group_names,
+    help="Read as a member of this share group: each record is one member's, and accepted once it "
+    "is printed. Stops when none has come for 5 s.",
+)
+@click.option(
     "--isolation", type=click.Choice([*_ISOLATION]), default="read_committed", show_default=True,
     help="Whether records of open and aborted transactions are shown.",
 )  # fmt: skip
@@ -65,10 +77,13 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
     """
     addresses = broker_addresses(options, "controllers have no records")
     first, end = _range(options)
+    _check_share_group(options)
     print_record = _formatter(options)
 
-    from kvorum.cli.records.brokers import Brokers
-    from kvorum.cli.records.reading import GroupReading, PlainReading, Wanted
+    from kvorum.cli.records.group_reading import GroupReading
+    from kvorum.cli.records.reading import PlainReading, Wanted
+    from kvorum.client.cluster.brokers import Brokers
+    from kvorum.client.librdkafka import connection_settings
 
     wanted = Wanted(
         topics=tuple(dict.fromkeys(topics)),
@@ -80,14 +95,22 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
     )
     brokers = Brokers(addresses, options["timeout"])
     click.get_current_context().call_on_close(brokers.close)
-    reading: Reading
-    if options["group"] is None:
-        reading = PlainReading(brokers, wanted)
+    client = connection_settings(addresses, current_security(), options["timeout"])
+    reading: Reading | ShareReading
+    if options["share_group"] is not None:
+        from kvorum.cli.records.share_reading import ShareReading
+
+        reading = ShareReading(
+            brokers, wanted.topics, client, options["share_group"], is_endless=options["follow"]
+        )
+    elif options["group"] is None:
+        reading = PlainReading(brokers, wanted, client)
     else:
-        reading = GroupReading(brokers, wanted, options["group"])
-    printer = _Printer(print_record, options["num"])
+        reading = GroupReading(brokers, wanted, client, options["group"])
     # A member that is told to stop leaves its group, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, reading.on_signal)
+    printer = _Printer(print_record, options["num"])
     is_quiet = False
     try:
         printer.run(reading)
@@ -101,7 +124,7 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
 
 
 def _range(options: dict[str, Any]) -> tuple[Position, Position | None]:
-    from kvorum.cli.records.offsets import parse_range
+    from kvorum.cli.records.positions import parse_range
 
     text = options["offsets"]
     if text in ("json", "yaml", "table", "wide"):
@@ -121,6 +144,22 @@ def _range(options: dict[str, Any]) -> tuple[Position, Position | None]:
     if first.kind == "end" and first.number == 0 and not options["follow"]:
         raise click.UsageError("there is nothing behind the end yet: add --follow")
     return first, end
+
+
+def _check_share_group(options: dict[str, Any]) -> None:
+    """Raise UsageError for options that a share group decides by its own configs."""
+    if options["share_group"] is None:
+        return
+    if not options["share_group"]:
+        raise click.UsageError("--share-group is empty")
+    context = click.get_current_context()
+    for name in ("group", "partitions", "offsets", "isolation"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = {"partitions": "partition", "offsets": "offset"}.get(name, name)
+            raise click.UsageError(
+                f"--{option} is not for --share-group: its configs share.auto.offset.reset and "
+                "share.isolation.level decide, for all members"
+            )
 
 
 def _formatter(options: dict[str, Any]) -> Any:
@@ -148,30 +187,19 @@ class _Printer:
         self._count = 0
         self._out = sys.stdout.buffer
 
-    def run(self, reading: Reading) -> None:
+    def run(self, reading: Reading | ShareReading) -> None:
         """Print records until the reading ends or the limit is reached."""
-        for fetched in reading.answers():
-            next_offset = self._write(fetched)
+        for records in reading.batches():
+            shown = records if self._left is None else records[: self._left]
+            self._out.write(b"".join(map(self._print, shown)))
             self._out.flush()
-            # Committed only now: a record that was not printed is printed by the next member.
-            reading.done(fetched.partition, next_offset)
-            if self._left == 0:
-                return
-
-    def _write(self, fetched: Any) -> int:
-        topic, number = fetched.partition
-        lines: list[bytes] = []
-        next_offset: int = fetched.next_offset
-        for record in fetched.records:
-            lines.append(self._print(topic, number, record))
+            self._count += len(shown)
             if self._left is not None:
-                self._left -= 1
+                self._left -= len(shown)
                 if self._left == 0:
-                    next_offset = record.offset + 1
-                    break
-        self._out.write(b"".join(lines))
-        self._count += len(lines)
-        return next_offset
+                    # Committed only now: a record that was not printed is the next member's.
+                    reading.printed(shown)
+                    return
 
     def end(self) -> None:
         """Print the count; called also after Ctrl-C or a failure."""

@@ -15,11 +15,10 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import EXIT_FAILED, CommandFailed
 from kvorum.cli.lake import add_to_lake, check_lake
 from kvorum.cli.report import no_pass
+from kvorum.client.failures import EXIT_FAILED, CommandFailed
 
-# The path is not resolved: the wheel has chaos/ inside kvorum/, a checkout a symbolic link to it.
 EXPERIMENT = Path(__file__).parents[1] / "chaos" / "experiments" / "first-light.yaml"
 RUNS_KEPT = 5
 

@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    EXIT_UNREACHABLE,
-    CommandFailed,
-    plain_output_option,
-    refused,
-    warn,
-)
+from kvorum.cli.common import plain_output_option, refused
 from kvorum.cli.completion import lab_nodes
 from kvorum.cli.data_dir import DEFAULT_DATA_DIR, chosen_data_dir, data_dir_option
 from kvorum.cli.dev_commands import logs, status, stop
+from kvorum.client.failures import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed, warn
 
 if TYPE_CHECKING:
-    from kvorum.launch.plan import ClusterPlan
+    from kvorum.launch.cluster.plan import ClusterPlan
 
 
 @click.group(invoke_without_command=True)
@@ -123,8 +117,8 @@ def dev(ctx: click.Context, /, **options: Any) -> None:
         _start_in_background(options)
         return
     begun = time.monotonic()
-    from kvorum.launch.identity import DirectoryLock
-    from kvorum.launch.supervisor import StartupFailed, Supervisor
+    from kvorum.launch.dev.supervisor import StartupFailed, Supervisor
+    from kvorum.launch.directories.identity import DirectoryLock
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.private_files import private_files
 
@@ -165,7 +159,7 @@ def _start_in_background(options: dict[str, Any]) -> None:
     """Start the launcher in the background. Options that the launcher would refuse are refused
     here, before a file is written."""
     from kvorum.cli.dev_background import start_in_background
-    from kvorum.launch.identity import is_locked
+    from kvorum.launch.directories.identity import is_locked
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.private_files import private_files
 
@@ -196,17 +190,16 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
     Raises ConfigError, CorruptData.
     """
     from kvorum.broker.config.dynamic_config import text_of
-    from kvorum.launch.cluster_file import read_cluster_file
-    from kvorum.launch.plan import (
-        NO_LINKS,
+    from kvorum.launch.cluster.cluster_file import read_cluster_file
+    from kvorum.launch.cluster.plan import NO_LINKS, node_count
+    from kvorum.launch.cluster.this_machine import (
         check_nodes,
         check_ports,
-        node_count,
         plan_cluster,
         read_links,
         reserve_ports,
     )
-    from kvorum.launch.secret_properties import refuse_on_command_line
+    from kvorum.launch.config.secret_properties import refuse_on_command_line
     from kvorum.runtime.config import load_properties, parse_assignment
     from kvorum.runtime.errors import ConfigError
 
@@ -238,7 +231,8 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         check_nodes(plan)
     except ConfigError:
         if is_new_folder:
-            os.rmdir(plan.data_dir)
+            with suppress(OSError):  # what refuses the ports is what must be read
+                os.rmdir(plan.data_dir)
         raise
     return plan
 
@@ -257,7 +251,7 @@ def _check_ready_file(path: str | None) -> None:
 
 
 def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> None:
-    from kvorum.launch.secure_plan import admin_file
+    from kvorum.launch.cluster.secure_plan import admin_file
 
     if is_json:
         fields = {
@@ -322,7 +316,7 @@ def restart(
     Returns once all are ready. The exit status is 1 if a node died again or was not ready in time;
     the command prints which node, and why.
     """
-    from kvorum.launch.control import (
+    from kvorum.launch.dev.control import (
         LauncherDidNotAnswer,
         NotReady,
         request_restart,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.cli.common import EXIT_FAILED, CommandFailed
+from kvorum.client.failures import EXIT_FAILED, CommandFailed
 
 LAUNCHER_LOG = "launcher.log"
 _POLL_S = 0.02
@@ -30,7 +30,7 @@ _NAMES = {
 
 def launcher_log(data_dir: str) -> str:
     """The file with what a launcher in the background prints."""
-    from kvorum.launch.plan import LOGS_FOLDER
+    from kvorum.launch.cluster.plan import LOGS_FOLDER
 
     return os.path.join(os.path.abspath(data_dir), LOGS_FOLDER, LAUNCHER_LOG)
 

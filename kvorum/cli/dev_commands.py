@@ -11,23 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    EXIT_NO_QUORUM,
-    EXIT_UNREACHABLE,
-    CommandFailed,
-    is_structured,
-    output_option,
-    refused,
-    show,
-)
+from kvorum.cli.common import is_structured, output_option, refused, show
 from kvorum.cli.completion import lab_nodes
 from kvorum.cli.data_dir import chosen_data_dir, data_dir_option
 from kvorum.cli.dev_background import launcher_log
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import EXIT_FAILED, EXIT_NO_QUORUM, EXIT_UNREACHABLE, CommandFailed
 
 if TYPE_CHECKING:
-    from kvorum.launch.cluster_file import ClusterFile
+    from kvorum.launch.cluster.cluster_file import ClusterFile
 
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.1
@@ -35,7 +27,7 @@ LAUNCHER = "launcher"
 
 
 def _cluster(data_dir: str) -> ClusterFile:
-    from kvorum.launch.cluster_file import cluster_in
+    from kvorum.launch.cluster.cluster_file import cluster_in
     from kvorum.runtime.errors import ConfigError
 
     try:
@@ -46,7 +38,7 @@ def _cluster(data_dir: str) -> ClusterFile:
 
 def _is_running(data_dir: str) -> bool:
     """True if a launcher runs: the lock shows it, since a pid may be another process's by now."""
-    from kvorum.launch.identity import is_locked
+    from kvorum.launch.directories.identity import is_locked
 
     return is_locked(data_dir)
 

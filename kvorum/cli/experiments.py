@@ -9,15 +9,9 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    CommandFailed,
-    is_structured,
-    output_option,
-    show,
-)
+from kvorum.cli.common import is_structured, output_option, show
 from kvorum.cli.report import show_result
+from kvorum.client.failures import EXIT_FAILED, EXIT_USAGE, CommandFailed
 
 
 @click.command()
@@ -32,10 +26,10 @@ from kvorum.cli.report import show_result
 )
 def validate(files: tuple[str, ...], canonical: bool, system: str) -> None:
     """Check experiments: every problem with its file and line; exit code 2 if there is one."""
-    from kvorum.chaos.experiment.canonical import to_toolkit
-    from kvorum.chaos.experiment.scenario import parse_experiment
-    from kvorum.chaos.experiment.shipped import find_experiment
-    from kvorum.chaos.experiment.steps import PROBES
+    from kvorum.chaos.experiment_file.canonical import to_toolkit
+    from kvorum.chaos.experiment_file.experiment import parse_experiment
+    from kvorum.chaos.experiment_file.shipped import find_experiment
+    from kvorum.chaos.experiment_file.steps import PROBES
     from kvorum.chaos.live.systems.limits import SettingsOfKvorum
     from kvorum.runtime.errors import ConfigError
 
@@ -63,7 +57,7 @@ def validate(files: tuple[str, ...], canonical: bool, system: str) -> None:
 @output_option
 def list_experiments(output: str) -> None:
     """List the shipped experiments. Run one with kvorum chaos run NAME."""
-    from kvorum.chaos.experiment.shipped import shipped
+    from kvorum.chaos.experiment_file.shipped import shipped
 
     rows: list[dict[str, Any]] = [dataclasses.asdict(experiment) for experiment in shipped()]
     if is_structured(output):
@@ -79,7 +73,7 @@ def list_experiments(output: str) -> None:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of experiments, for editors."""
-    from kvorum.chaos.experiment.schema import schema_text
+    from kvorum.chaos.experiment_file.schema import schema_text
 
     click.echo(schema_text(), nl=False)
 
@@ -125,9 +119,9 @@ def replay(
     The seed decides the faults, their order, and what random targets pick from. Who leads is the
     cluster's own affair, so a target such as leader:orders/0 may be another node.
     """
-    from kvorum.chaos.experiment.replay import compare_targets, read_earlier_run
     from kvorum.chaos.live.runner import run
     from kvorum.chaos.live.systems.opening import Access
+    from kvorum.chaos.report.replay import compare_targets, read_earlier_run
     from kvorum.runtime.errors import ConfigError, CorruptData, KvorumError
 
     name = os.path.normpath(run_dir)

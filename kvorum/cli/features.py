@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import INT16_MAX, CommandFailed, cluster_options, show, show_outcomes
+from kvorum.cli.common import INT16_MAX, cluster_options, show, show_outcomes
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import CommandFailed
 
 
 @click.group()

@@ -8,24 +8,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from kvorum.cli.common import (
-    INT64_MAX,
-    CommandFailed,
-    broker_addresses,
-    cluster_options,
-    fail_on_errors,
-    show,
-    show_outcomes,
-    warn,
-)
+from kvorum.cli.common import INT64_MAX, broker_addresses, cluster_options, show, show_outcomes
 from kvorum.cli.completion import group_names
-from kvorum.cli.rights import Right, on_group, on_topic
+from kvorum.client.failures import CommandFailed, fail_on_errors, warn
+from kvorum.client.rights import Right, on_group, on_topic
 
 if TYPE_CHECKING:
     from kvorum.cli.offset_plan import Scope
-    from kvorum.cli.records.brokers import Brokers, Partition
-    from kvorum.cli.records.group_offsets import GroupOffsets
-    from kvorum.cli.records.offsets import Bounds, Position
+    from kvorum.client.cluster.brokers import Brokers, Partition
+    from kvorum.client.cluster.offsets import Bounds, Position
+    from kvorum.client.groups.group_offsets import GroupOffsets
 
 _COLUMNS = ["group", "topic", "partition", "committed_offset", "new_offset"]
 _WAYS = {
@@ -63,10 +55,11 @@ def reset_offsets(
     export: bool,
     **options: Any,
 ) -> None:
-    """Set the committed offsets of group NAME, of either protocol.
+    """Set the committed offsets of group NAME, of any type.
 
-    Shows the plan, and carries it out with --execute. A group with members is refused. An offset
-    outside of a partition becomes its nearest end. A time without a zone is in UTC.
+    Those of a share group are where its share-partitions begin. Shows the plan, and carries it out
+    with --execute. A group with members is refused. An offset outside of a partition becomes its
+    nearest end. A time without a zone is in UTC.
     """
     way = _way(options)
     if execute and export:
@@ -117,7 +110,8 @@ def reset_offsets(
 )
 @cluster_options
 def delete_offsets(name: str, topics: tuple[str, ...], **options: Any) -> None:
-    """Remove committed offsets of group NAME. Members must not be subscribed to the topic."""
+    """Remove committed offsets of group NAME. Members must not be subscribed to the topic; a share
+    group has no members then, and forgets whole topics."""
     scopes = _scopes(topics)
     _, group = _open(name, options)
     committed = group.committed()
@@ -193,8 +187,8 @@ def _scopes(topics: tuple[str, ...]) -> list[Scope]:
 
 def _position(way: str, options: dict[str, Any]) -> Position | None:
     """The position to which all partitions are reset; None if each has one of its own."""
-    from kvorum.cli.records.offsets import END, START, Position
     from kvorum.cli.records.times import duration_ms, time_ms
+    from kvorum.client.cluster.offsets import END, START, Position
 
     now_ms = time.time_ns() // 1_000_000
     try:
@@ -227,7 +221,7 @@ def _plan(
 ) -> dict[Partition, int]:
     """The new offset of each partition. Raises BadPlan."""
     from kvorum.cli.offset_plan import BadPlan, read_plan, shifted, within
-    from kvorum.cli.records.offsets import bounds_of, resolve
+    from kvorum.client.cluster.offsets import bounds_of, resolve
 
     wanted: dict[Partition, int] = {}
     if way == "from_file":
@@ -284,12 +278,12 @@ def _guarded(plan: Callable[[], dict[Partition, int]]) -> dict[Partition, int]:
 
 
 def _open(name: str, options: dict[str, Any]) -> tuple[Brokers, GroupOffsets]:
-    from kvorum.cli.records.brokers import Brokers
-    from kvorum.cli.records.group_offsets import GroupOffsets
+    from kvorum.client.cluster.brokers import Brokers
+    from kvorum.client.groups.share_offsets import group_offsets
 
     if not name:
         raise click.UsageError("the group's name is empty")
     addresses = broker_addresses(options, "controllers know nothing of groups")
     brokers = Brokers(addresses, options["timeout"])
     click.get_current_context().call_on_close(brokers.close)
-    return brokers, GroupOffsets(brokers, name)
+    return brokers, group_offsets(brokers, name)

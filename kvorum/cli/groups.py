@@ -6,20 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import (
-    cluster_options,
-    fail_on_errors,
-    is_structured,
-    show,
-    show_outcomes,
-)
+from kvorum.cli.common import cluster_options, is_structured, show, show_outcomes
 from kvorum.cli.completion import group_names
 from kvorum.cli.group_offsets import delete_offsets, reset_offsets
-from kvorum.cli.rights import on_group
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import fail_on_errors
+from kvorum.client.rights import on_group
 
 if TYPE_CHECKING:
-    from kvorum.cli.group_client import GroupClient
+    from kvorum.client.groups.group_client import GroupClient
 
 _STATES = (
     "Empty",
@@ -103,9 +98,9 @@ def _why_not_deleted(row: dict[str, Any]) -> str:
 
 
 def _client(options: dict[str, Any]) -> GroupClient:
-    from kvorum.cli.backend_broker import BrokerBackend
     from kvorum.cli.backends import open_backend
-    from kvorum.cli.group_client import GroupClient
+    from kvorum.client.cluster.broker_backend import BrokerBackend
+    from kvorum.client.groups.group_client import GroupClient
 
     if options["bootstrap_controller"]:
         raise click.UsageError("controllers know nothing of groups: give --bootstrap-server")

@@ -9,15 +9,9 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_NO_QUORUM,
-    CommandFailed,
-    cluster_options,
-    each_warning_once,
-    is_structured,
-    show,
-)
+from kvorum.cli.common import cluster_options, is_structured, show
 from kvorum.cli.watch import one_answer, watchable
+from kvorum.client.failures import EXIT_NO_QUORUM, CommandFailed, each_warning_once
 from kvorum.metadata.inspect.health import ClusterView, Finding, health_of
 
 _PAUSE_S = 0.5
@@ -38,7 +32,8 @@ def health(wait_s: float, **options: Any) -> None:
     """Check leader, voters, brokers and partitions.
 
     Healthy: the quorum has a leader, all voters are level with it, no broker is fenced, and every
-    partition has a leader and all its replicas in sync. Exit code 4 if something is not.
+    partition has a leader and all its replicas in sync, apart from those that a reassignment is
+    adding. Exit code 4 if something is not.
     """
     show_findings(options["output"], findings_until(options, time.monotonic() + wait_s))
 
@@ -86,17 +81,20 @@ def read_view(options: dict[str, Any]) -> ClusterView:
     """The cluster's present state, as it reports it. Raises CommandFailed if no node can be
     reached."""
     from kvorum.cli.backends import open_backend
+    from kvorum.cli.partition_backends import partitions_of, reassigning
 
     backend = open_backend(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     )
     quorum, no_quorum = None, ""
+    before_ms = time.time_ns() // 1_000_000
     try:
         quorum = backend.quorum()
     except CommandFailed as error:
         if error.exit_code != EXIT_NO_QUORUM:
             raise
         no_quorum = str(error)
+    after_ms = time.time_ns() // 1_000_000
     topics = backend.topics(None)
     return ClusterView(
         quorum=quorum,
@@ -104,4 +102,6 @@ def read_view(options: dict[str, Any]) -> ClusterView:
         brokers=backend.brokers(),
         topics=topics,
         min_isr=backend.min_isr([str(topic["topic"]) for topic in topics]),
+        reassigning={} if quorum is None else reassigning(partitions_of(backend)),
+        asked_ms=(before_ms, after_ms),
     )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kvorum.cli.common import CommandFailed, output_option, refused, show, warn
+from kvorum.cli.common import output_option, refused, show
+from kvorum.client.failures import CommandFailed, warn
 
 if TYPE_CHECKING:
-    from kvorum.launch.init import NewCluster, NewNode
+    from kvorum.launch.cluster.init import NewCluster, NewNode
     from kvorum.metadata.image.records import ScramCredential
 
 
@@ -60,6 +61,13 @@ if TYPE_CHECKING:
     "--preset",
     type=click.Choice(["relaxed"]),
     help="kvorum.preset: relaxed has time-outs of seconds, for throttled machines.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="metrics.listener of every node, for Prometheus and /readyz: this port of its host, and "
+    "the next ones for further nodes of the host.",
 )
 @click.option("--static", "is_static", is_flag=True, help="A voter set that never changes.")
 @click.option(
@@ -152,8 +160,8 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
     """Write the files. Raises ConfigError, CorruptData, OSError."""
     import random
 
-    from kvorum.launch.init import add_node, init_cluster, prepare_again
-    from kvorum.launch.secret_properties import refuse_on_command_line
+    from kvorum.launch.cluster.init import add_node, init_cluster, prepare_again
+    from kvorum.launch.config.secret_properties import refuse_on_command_line
     from kvorum.runtime.errors import ConfigError
 
     rng = random.SystemRandom()
@@ -174,7 +182,7 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
         raise ConfigError("give --add or --again, not both")
     if again is not None:
         _refuse_what_is_settled(context, ())
-        return [prepare_again(folder, node_id=again, rng=rng)]
+        return [prepare_again(folder, node_id=again)]
     if not add:
         return init_cluster(folder, _wanted(context, options), rng)
     _refuse_what_is_settled(context, ("host", "port", "racks"))
@@ -185,8 +193,8 @@ def _made(context: click.Context, folder: str, options: dict[str, Any]) -> list[
 
 
 def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
-    from kvorum.launch.init import NewCluster
-    from kvorum.launch.places import counted, parse_bind, parse_place
+    from kvorum.launch.cluster.init import NewCluster
+    from kvorum.launch.cluster.places import counted, parse_bind, parse_place
     from kvorum.runtime.config import parse_assignment
     from kvorum.runtime.errors import ConfigError
 
@@ -213,13 +221,14 @@ def _wanted(context: click.Context, options: dict[str, Any]) -> NewCluster:
         settings=dict(parse_assignment(text) for text in options["settings"]),
         credentials=_credentials(options["add_scram"]),
         is_secure=options["is_secure"],
+        metrics_port=options["metrics_port"],
     )
 
 
 def _credentials(texts: tuple[str, ...]) -> tuple[ScramCredential, ...]:
     import random
 
-    from kvorum.launch.add_scram import has_password, parse_add_scram
+    from kvorum.launch.cluster.add_scram import has_password, parse_add_scram
 
     if not texts:
         return ()

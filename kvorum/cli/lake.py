@@ -8,14 +8,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    CommandFailed,
-    is_structured,
-    output_option,
-    refused,
-    show,
-    warn,
-)
+from kvorum.cli.common import is_structured, output_option, refused, show
+from kvorum.client.failures import CommandFailed, warn
 
 
 @click.group()

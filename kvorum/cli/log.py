@@ -7,7 +7,7 @@ import os
 
 import click
 
-from kvorum.cli.common import CommandFailed, warn
+from kvorum.client.failures import CommandFailed, warn
 
 
 @click.group()
@@ -40,7 +40,7 @@ def dump(
     files. Records of the metadata log are printed as JSON, without secrets. Damage and
     contradictions are reported on stderr, and the exit status is then 1.
     """
-    from kvorum.raft.control_text import control_text
+    from kvorum.raft.node.control_text import control_text
     from kvorum.runtime.disk import OsDisk
     from kvorum.runtime.errors import KvorumError
     from kvorum.storage.tools.dump import dump_lines
@@ -80,7 +80,7 @@ def dump(
 
 
 def _is_metadata(path: str) -> bool:
-    from kvorum.raft.metadata_log import FOLDER_NAME
+    from kvorum.raft.node.metadata_log import FOLDER_NAME
 
     return os.path.basename(os.path.dirname(os.path.abspath(path))) == FOLDER_NAME
 
@@ -94,7 +94,7 @@ def _metadata_text(key: bytes, value: bytes | None) -> tuple[str, str]:
 
 
 def _transaction_text(key: bytes, value: bytes | None) -> tuple[str, str]:
-    from kvorum.broker.transactions.records import key_text, value_text
+    from kvorum.broker.transactions.core.records import key_text, value_text
 
     return key_text(key), "<DELETE>" if value is None else value_text(value)
 
@@ -113,7 +113,7 @@ def verify(directories: tuple[str, ...]) -> None:
     Use it on folders that no process writes to: while a broker runs on them, its writes and
     deletions look like damage.
     """
-    from kvorum.launch.identity import is_locked
+    from kvorum.launch.directories.identity import is_locked
     from kvorum.runtime.disk import OsDisk
     from kvorum.storage.tools.verify import verify_log
 

@@ -6,17 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    EXIT_NOT_AUTHORIZED,
-    INT32_MAX,
-    CommandFailed,
-    check,
-    cluster_options,
-    show,
-)
-from kvorum.cli.rights import on_cluster, way_out
+from kvorum.cli.common import INT32_MAX, cluster_options, show
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import EXIT_FAILED, EXIT_NOT_AUTHORIZED, CommandFailed, check
+from kvorum.client.rights import on_cluster, way_out
 
 if TYPE_CHECKING:
     from kvorum.wire.log_dirs_codec import DescribedDirectory
@@ -72,7 +65,7 @@ def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
 
 
 def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[dict[str, Any]]:
-    from kvorum.cli.kafka_client import KafkaConnection
+    from kvorum.client.connection import KafkaConnection
     from kvorum.runtime.errors import ErrorCode
     from kvorum.runtime.ids import uuid_text
     from kvorum.wire.log_dirs_codec import read_answer
@@ -117,8 +110,8 @@ def _hint(broker_id: int, directory: DescribedDirectory) -> None:
         names.append("...")
     click.echo(
         f"broker {broker_id}: offline replicas in {directory.path}, which is online: "
-        f"{directory.offline} ({', '.join(names)}); the broker's log says why; of damaged ones see "
-        "`kvorum partitions restore --help`",
+        f"{directory.offline} ({', '.join(names)}); the broker's log says why; only of damaged "
+        "ones see `kvorum partitions restore --help`",
         err=True,
     )
 

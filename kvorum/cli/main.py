@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kvorum import __version__
+from kvorum.cli.examples import add_examples
 from kvorum.cli.profiles import profile_option
 
 _NOUNS = {
@@ -55,18 +56,18 @@ _NOUNS = {
     "snapshot": ("kvorum.cli.snapshot:snapshot", "Inspect snapshot files on disk."),
     "log": ("kvorum.cli.log:log", "Inspect and verify logs on disk."),
     "certs": ("kvorum.cli.certs:certs", "Certificates for TLS on a laptop or in a lab."),
-    "console": ("kvorum.console.command:console", "Serve a page that shows the cluster."),
+    "console": ("kvorum.cli.console:console", "Serve a page that shows the cluster."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),
     "lake": ("kvorum.cli.lake:lake", "Runs and exported metadata as Parquet, for Spark."),
     "profile": ("kvorum.cli.profile:profile", "Named sets of options: addresses, output, timeout."),
     "completion": ("kvorum.cli.completion:completion", "Completion for bash, zsh and fish."),
     "report": ("kvorum.cli.report:report", "Check a run again and rewrite its report."),
+    "version": ("kvorum.cli.version:version", "The version of Kvorum."),
 }
 
 
 _EXTRAS = {
-    "confluent_kafka": "chaos",
     "jinja2": "chaos",
     "msgspec": "chaos",
     "numpy": "chaos",
@@ -77,6 +78,26 @@ _EXTRAS = {
     "uvicorn": "web",
 }
 """Packages that only some commands need, with the extra of this package that installs each."""
+
+
+_LIBRDKAFKA = "confluent_kafka"
+_WITHOUT_LIBRDKAFKA = (
+    "this needs confluent-kafka, which is not installed, as it has no wheel for Python 3.15 yet: "
+    "use an earlier Python, or pip install confluent-kafka with librdkafka and a C compiler"
+)
+
+_OF_COMMANDS = {
+    "-b": "HOST:PORT",
+    "--bootstrap-server": "HOST:PORT",
+    "--bootstrap-controller": "HOST:PORT",
+    "--command-config": "FILE",
+    "--timeout": "SECONDS",
+    "-o": "json",
+    "--output": "json",
+    "-w": "",
+    "--watch": "",
+}
+"""Options that most commands have, with an example of their values."""
 
 
 class LazyGroup(click.Group):
@@ -91,6 +112,7 @@ class LazyGroup(click.Group):
             return None
         module_name, _, attribute = _NOUNS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        add_examples(command, cmd_name)
         return command
 
     def resolve_command(
@@ -134,16 +156,30 @@ def cli() -> None:
     """
 
 
+def _misplaced(error: click.ClickException) -> click.UsageError | None:
+    """The error for an option of commands that stands before the command: where it belongs."""
+    context = error.ctx if isinstance(error, click.NoSuchOption) else None
+    option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    value = _OF_COMMANDS.get(option)
+    if value is None or context is None or not isinstance(context.command, click.Group):
+        return None
+    commands = context.command.list_commands(context)
+    below = next((name for name in ("topics", "list", "describe") if name in commands), commands[0])
+    below = "topics list" if below == "topics" else below
+    line = f"{context.command_path} {below} {option} {value}".strip()
+    return click.UsageError(f"{option} goes behind the command, as in {line}", context)
+
+
 def main() -> None:
     """Entry point of the console script."""
-    from kvorum.cli.common import CommandFailed
+    from kvorum.client.failures import CommandFailed
 
     try:
         code = cli.main(prog_name="kvorum", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        (_misplaced(error) or error).show()
         sys.exit(2)
     except CommandFailed as error:
         # A closed output must not change the exit code.
@@ -152,10 +188,13 @@ def main() -> None:
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+        if package == _LIBRDKAFKA:
+            click.echo(f"kvorum: {_WITHOUT_LIBRDKAFKA}", err=True)
+        elif package in _EXTRAS:
+            extra = _EXTRAS[package]
+            click.echo(f"kvorum: this needs {package}: pip install 'kvorum[{extra}]'", err=True)
+        else:
             raise
-        extra = _EXTRAS[package]
-        click.echo(f"kvorum: this needs {package}: pip install 'kvorum[{extra}]'", err=True)
         sys.exit(1)
     except BrokenPipeError:
         # The reader closed the pipe early (`| head`). Discard the rest of the buffer; otherwise the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, is_structured, show, warn
+from kvorum.cli.common import is_structured, show
 from kvorum.cli.metadata_source import (
     LIVE_WORD,
     in_a_sentence,
@@ -19,6 +19,7 @@ from kvorum.cli.metadata_source import (
     source_of_path,
     source_options,
 )
+from kvorum.client.failures import CommandFailed, warn
 
 if TYPE_CHECKING:
     from kvorum.metadata.image.image import ClusterImage

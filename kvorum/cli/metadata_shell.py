@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, warn
 from kvorum.cli.metadata_source import Source
+from kvorum.client.failures import CommandFailed, warn
 from kvorum.metadata.inspect.shell import Shell
 from kvorum.runtime.errors import KvorumError
 

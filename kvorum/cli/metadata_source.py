@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, CommandT, cluster_options, warn
+from kvorum.cli.common import CommandT, cluster_options
+from kvorum.client.failures import CommandFailed, warn
 
 if TYPE_CHECKING:
     from kvorum.metadata.image.image import ClusterImage

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvorum.cli.config_backends import ConfigBackend
-    from kvorum.cli.config_rows import Change
     from kvorum.cli.reassignment_file import Assignment
+    from kvorum.client.configs.config_rows import Change
 
 SIDES = ("leader", "follower")
 

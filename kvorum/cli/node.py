@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kvorum.cli.common import CommandFailed, refused
+from kvorum.cli.common import refused
+from kvorum.client.failures import CommandFailed
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -64,16 +65,16 @@ def _with_format(settings: tuple[str, ...], log_format: str | None) -> tuple[str
 
 
 def _readable(path: str | None, properties: dict[str, Any]) -> tuple[str, ...]:
-    from kvorum.launch.node_file import load_node_file
-    from kvorum.launch.secret_properties import readable_secrets
+    from kvorum.launch.config.node_file import load_node_file
+    from kvorum.launch.config.secret_properties import readable_secrets
 
     of_file = {} if path is None else load_node_file(path)
     return readable_secrets(path, of_file, properties)
 
 
 def _run(role: str, path: str | None, settings: tuple[str, ...]) -> int:
-    from kvorum.launch.node import run_planned_node
-    from kvorum.launch.node_file import node_properties, with_source
+    from kvorum.launch.config.node_file import node_properties, with_source
+    from kvorum.launch.nodes.node import run_planned_node
     from kvorum.runtime.errors import ConfigError
 
     try:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kvorum.cli.common import INT32_MAX, INT64_MAX
-from kvorum.cli.records.brokers import Partition
-from kvorum.cli.records.offsets import Bounds
+from kvorum.client.cluster.brokers import Partition
+from kvorum.client.cluster.offsets import Bounds
 
 
 class BadPlan(ValueError):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.backend_controller import ControllerBackend
 from kvorum.cli.backends import Backend
-from kvorum.cli.common import Row, check, check_topic
-from kvorum.cli.rights import on_cluster
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.cluster.controller_backend import ControllerBackend
+from kvorum.client.failures import Row, check, check_topic
+from kvorum.client.rights import on_cluster
 from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
     CreatePartitions,
@@ -55,6 +55,13 @@ class PartitionBackend(Protocol):
 
     def elect(self, targets: Sequence[Target] | None, election: int) -> list[Row]:
         """targets None: all partitions."""
+
+
+def reassigning(asked: PartitionBackend) -> dict[tuple[str, int], list[int]]:
+    """The replicas that are being added to each partition that a reassignment moves."""
+    return {
+        (row["topic"], row["partition"]): row["adding_replicas"] for row in asked.reassignments()
+    }
 
 
 def partitions_of(backend: Backend) -> PartitionBackend:

@@ -12,16 +12,13 @@ import click
 from kvorum.cli.common import (
     INT32_MAX,
     INT64_MAX,
-    CommandFailed,
-    Row,
     cluster_options,
-    fail_on_errors,
     is_structured,
     show,
     show_outcomes,
-    warn,
 )
 from kvorum.cli.restore import restore
+from kvorum.client.failures import CommandFailed, Row, fail_on_errors, warn
 
 if TYPE_CHECKING:
     from kvorum.cli.backends import Backend
@@ -107,6 +104,12 @@ def _action_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("file", type=click.File("r", encoding="utf-8"), required=False)
 @_action_options
 @click.option("--broker-list", metavar="ID,ID", help="For --generate: the brokers to use.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="For --generate: write the proposed plan here too, for --execute.",
+)
 @click.option("--disable-rack-aware", is_flag=True, help="For --generate: ignore the racks.")
 @click.option(
     "--additional", is_flag=True, help="For --execute: even if other moves are under way."
@@ -126,6 +129,7 @@ def _action_options(command: Callable[..., None]) -> Callable[..., None]:
 def reassign(
     file: TextIO | None,
     broker_list: str | None,
+    out: str | None,
     disable_rack_aware: bool,
     additional: bool,
     throttle: int | None,
@@ -142,6 +146,8 @@ def reassign(
         raise click.UsageError(f"--{action} {'takes no' if action == 'list' else 'needs a'} FILE")
     if (broker_list is None) == (action == "generate"):
         raise click.UsageError("--generate needs --broker-list, and nothing else takes it")
+    if out is not None and action != "generate":
+        raise click.UsageError("--out is for --generate")
     if throttle is not None and action != "execute":
         raise click.UsageError("--throttle is for --execute")
     if preserve_throttles and action not in ("verify", "cancel"):
@@ -155,7 +161,8 @@ def reassign(
             case "list":
                 show(output, asked.reassignments(), _ONGOING)
             case "generate":
-                _generate(output, backend, asked, text, chosen, with_racks=not disable_rack_aware)
+                with_racks = not disable_rack_aware
+                _generate(output, backend, asked, text, chosen, with_racks=with_racks, out=out)
             case "execute":
                 _execute(options, backend, asked, text, additional, throttle)
             case "verify":
@@ -199,6 +206,7 @@ def _generate(
     chosen: list[int],
     *,
     with_racks: bool,
+    out: str | None,
 ) -> None:
     import random
 
@@ -213,6 +221,9 @@ def _generate(
     known = {row["broker_id"]: row for row in backend.brokers()}
     usable = usable_brokers(chosen, known, with_racks=with_racks)
     proposed = generate(current, usable, random.Random())
+    if out is not None:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(f"{write_assignment(proposed)}\n")
     if is_structured(output):
         rows = {"current": current, "proposed": proposed}
         show(output, {name: json.loads(write_assignment(a)) for name, a in rows.items()})
@@ -361,9 +372,9 @@ def _replicas(backend: Backend, topics: list[str]) -> Assignment:
 def _current(backend: Backend, asked: PartitionBackend, topics: list[str]) -> Assignment:
     """The present replicas of the partitions; for those being moved, the replicas before the
     move."""
-    adding = {
-        (row["topic"], row["partition"]): row["adding_replicas"] for row in asked.reassignments()
-    }
+    from kvorum.cli.partition_backends import reassigning
+
+    adding = reassigning(asked)
     return {
         key: tuple(r for r in replicas if r not in adding.get(key, ()))
         for key, replicas in _replicas(backend, topics).items()

@@ -1,7 +1,6 @@
 """`kvorum produce`: records from lines, files or arguments to a topic.
 
-The client is Kvorum's own codec over blocking sockets, so that the core installation has it;
-librdkafka comes only with the extra chaos.
+librdkafka sends them (the package confluent-kafka), which this module imports only when it runs.
 """
 
 from __future__ import annotations
@@ -16,20 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import (
-    INT32_MAX,
-    CommandFailed,
-    broker_addresses,
-    cluster_options,
-    number_of,
-    show,
-)
+from kvorum.cli.common import INT32_MAX, broker_addresses, cluster_options, number_of, show
 from kvorum.cli.completion import topic_names
+from kvorum.client.current import current_security
+from kvorum.client.failures import CommandFailed
 
 if TYPE_CHECKING:
-    from kvorum.cli.records.outgoing import Headers, NewRecord
     from kvorum.cli.records.producer import Producer, ProducerSettings
-    from kvorum.cli.records.text_input import Template
+    from kvorum.cli.records.text_input import Headers, Template
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -37,8 +30,8 @@ _LINGER_S = 0.005
 _PROGRESS_S = 0.5
 _COLUMNS = ["topic", "partition", "records", "first_offset", "last_offset"]
 
-#: (where a record is from, its bytes); None: nothing more for now.
-Entry = tuple[str, bytes] | None
+#: (where records are from, the number of the first or 0, their bytes).
+Entry = tuple[str, int, list[bytes]]
 
 
 @click.command()
@@ -92,12 +85,16 @@ def produce(topic: str, values: tuple[str, ...], files: tuple[str, ...], **optio
         raise click.UsageError("--whole-file needs --file")
     template, settings = _template(options), _settings(options)
 
-    from kvorum.cli.records.brokers import Brokers
     from kvorum.cli.records.producer import Producer, StoppedEarly
+    from kvorum.client.cluster.brokers import Brokers
+    from kvorum.client.librdkafka import connection_settings
 
+    at_end = click.get_current_context().call_on_close
     brokers = Brokers(addresses, options["timeout"])
-    click.get_current_context().call_on_close(brokers.close)
-    producer = Producer(brokers, topic, settings)
+    at_end(brokers.close)
+    client = connection_settings(addresses, current_security(), options["timeout"])
+    producer = Producer(brokers, client, topic, settings)
+    at_end(producer.close)
     progress = _Progress(producer, topic)
     stop = _Stop(producer, options["timeout"])
     entries = _entries(values, files, options["whole_file"])
@@ -131,57 +128,57 @@ def _run(
     from kvorum.cli.records.text_input import BadRecord, parser
 
     parse = parser(template, options["form"])
-    for entry in entries:
-        if entry is None:
-            producer.send()
-        else:
-            where, data = entry
-            try:
-                record: NewRecord = parse(data)
-                producer.add(record)
-            except BadRecord as error:
-                # The records before it are sent all the same.
-                producer.finish()
-                raise CommandFailed(f"{where}: {error}") from error
+    is_plain = template.is_plain and options["form"] == "text"
+    for name, first, lines in entries:
+        number = first
+        try:
+            if not lines:
+                producer.send()
+            elif is_plain:
+                producer.add_values(lines, template.key, template.partition)
+            else:
+                for line in lines:
+                    producer.add(parse(line))
+                    number += 1
+        except BadRecord as error:
+            # The records before it are sent all the same.
+            producer.finish()
+            where = f"{name}{number}" if first else name
+            raise CommandFailed(f"{where}: {error}") from error
         progress.show()
     producer.finish()
 
 
 def _entries(values: tuple[str, ...], files: tuple[str, ...], is_whole: bool) -> Iterator[Entry]:
-    for number, value in enumerate(values, 1):
-        yield f"value {number}", os.fsencode(value)
     if values:
+        yield "value ", 1, list(map(os.fsencode, values))
         return
+    read = _whole if is_whole else _lines
     for name in files or ("-",):
-        shown = "stdin" if name == "-" else name
         if name == "-":
-            yield from (
-                _whole(sys.stdin.fileno(), shown) if is_whole else _lines(sys.stdin.fileno(), shown)
-            )
+            yield from read(sys.stdin.fileno(), "stdin")
             continue
         with open(name, "rb") as file:
-            yield from _whole(file.fileno(), shown) if is_whole else _lines(file.fileno(), shown)
+            yield from read(file.fileno(), name)
 
 
 def _whole(number: int, name: str) -> Iterator[Entry]:
     with open(number, "rb", closefd=False) as file:
-        yield name, file.read()
+        yield name, 0, [file.read()]
 
 
 def _lines(number: int, name: str) -> Iterator[Entry]:
-    """The lines of a file; None when no more lines come now, so that the caller sends those that
-    it has."""
+    """The lines of a file as they come; no lines when no more come now, so that the caller sends
+    those that it has."""
     from kvorum.cli.records.source import LineSource
 
     source = LineSource(number, name)
-    count, has_news = 0, False
+    count, has_news = 1, False
     while not source.is_at_end:
         lines = source.read(_LINGER_S if has_news else None)
-        for line in lines:
-            count += 1
-            yield f"{name}, line {count}", line
-        if not lines and has_news:
-            yield None
+        if lines or has_news:
+            yield f"{name}, line ", count, lines
+        count += len(lines)
         has_news = bool(lines)
 
 
@@ -227,7 +224,6 @@ def _headers(texts: tuple[str, ...]) -> Headers:
 
 def _settings(options: dict[str, Any]) -> ProducerSettings:
     from kvorum.cli.records.producer import ACKS_ALL, ProducerSettings
-    from kvorum.storage.format.compression import Codec
 
     acks = _ACKS[options["acks"]]
     is_idempotent = options["idempotence"]
@@ -237,7 +233,7 @@ def _settings(options: dict[str, Any]) -> ProducerSettings:
         raise click.UsageError(f"--idempotence needs --acks all, not {options['acks']}")
     return ProducerSettings(
         acks=acks,
-        codec=Codec[options["compression"].upper()],
+        compression=options["compression"],
         is_idempotent=is_idempotent,
         delivery_timeout_s=options["delivery_timeout"],
     )

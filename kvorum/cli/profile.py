@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, output_option_of, refused, show
+from kvorum.cli.common import output_option_of, refused, show
 from kvorum.cli.profiles import (
     KEYS,
     PATHS,
@@ -19,6 +19,7 @@ from kvorum.cli.profiles import (
     read_profiles,
     write_profiles,
 )
+from kvorum.client.failures import CommandFailed
 from kvorum.runtime.errors import ConfigError
 
 
@@ -129,7 +130,7 @@ def delete(name: str) -> None:
 
 def _existing(key: str, path: str) -> str:
     """The whole path of a file with client properties. Raises ConfigError if it cannot be read."""
-    from kvorum.launch.client_security import read_properties
+    from kvorum.client.security import read_properties
 
     whole = os.path.abspath(path)
     try:

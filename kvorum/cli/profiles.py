@@ -24,7 +24,7 @@ ENVIRONMENT_FILE = "KVORUM_PROFILES"
 ENVIRONMENT_PROFILE = "KVORUM_PROFILE"
 ENVIRONMENT_BOOTSTRAP = "KVORUM_BOOTSTRAP_SERVER"
 
-OUTPUTS = ("table", "wide", "json", "yaml")
+OUTPUTS = ("table", "wide", "name", "json", "yaml")
 _BOOTSTRAP = ("bootstrap_server", "bootstrap_controller")
 KEYS = (*_BOOTSTRAP, "timeout", "output", "command_config")
 """The options that a profile may have."""

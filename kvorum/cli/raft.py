@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvorum.cli.common import (
-    CommandFailed,
-    cluster_options,
-    is_structured,
-    output_option,
-    show,
-    warn,
-)
+from kvorum.cli.common import cluster_options, is_structured, output_option, show
+from kvorum.client.failures import CommandFailed, warn
 
 if TYPE_CHECKING:
-    from kvorum.raft.flight_recorder import ReplayDifference
+    from kvorum.raft.node.flight_recorder import ReplayDifference
 
 EVENT_CHARACTERS_MAX = 2_000
 """Length of one event or effect in a table; JSON output has it whole."""
@@ -70,8 +64,8 @@ def record(node_id: int, out: str, **options: Any) -> None:
 def replay(file: str, output: str) -> None:
     """Run the flight record FILE through this version's core; show the first difference."""
     from kvorum import __version__
-    from kvorum.raft.flight_recorder import FlightRecordError
-    from kvorum.raft.flight_recorder import replay as run_again
+    from kvorum.raft.node.flight_recorder import FlightRecordError
+    from kvorum.raft.node.flight_recorder import replay as run_again
 
     try:
         with open(file, encoding="utf-8") as lines:

@@ -11,8 +11,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvorum.cli.common import INT32_MAX, CommandFailed
-from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.cli.common import INT32_MAX
+from kvorum.client.failures import CommandFailed
+from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.runtime.errors import Rejected
 
 Assignment = dict[tuple[str, int], tuple[int, ...]]
@@ -20,7 +21,7 @@ Assignment = dict[tuple[str, int], tuple[int, ...]]
 
 _FORMS = {
     "topics": 'write {"topics": [{"topic": NAME}], "version": 1}',
-    "partitions": "--generate prints such a file",
+    "partitions": "--generate with --out FILE writes such a file",
 }
 
 
@@ -41,9 +42,12 @@ def read_topics(text: str) -> list[str]:
 
 
 def read_assignment(text: str) -> Assignment:
-    """The target replicas of the partitions. Raises BadFile if the file is invalid."""
+    """The target replicas of the partitions. Raises BadFile if the file is invalid.
+
+    The answer of `--generate -o json` counts too: the plan is its member "proposed".
+    """
     found: Assignment = {}
-    for row in _rows(text, "partitions"):
+    for row in _rows(text, "partitions", inside="proposed"):
         key, replicas = _partition(row)
         name = f"{key[0]}-{key[1]}"
         if key in found:
@@ -123,13 +127,16 @@ def generate(
     return proposed
 
 
-def _rows(text: str, key: str) -> list[Any]:
+def _rows(text: str, key: str, *, inside: str | None = None) -> list[Any]:
+    """The list of that key. inside: the member that may hold the document."""
     try:
         document = json.loads(text)
     except ValueError as error:
         raise BadFile(f"the file is not JSON: {error}") from error
     except RecursionError as error:
         raise BadFile("the file is JSON of too many levels") from error
+    if isinstance(document, Mapping) and inside in document and key not in document:
+        document = document[inside]
     rows = document.get(key) if isinstance(document, Mapping) else None
     if not isinstance(rows, list) or not rows:
         raise BadFile(f'the file needs a list "{key}" that is not empty; {_FORMS[key]}')

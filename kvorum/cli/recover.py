@@ -7,14 +7,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_FAILED,
-    CommandFailed,
-    is_structured,
-    output_option,
-    refused,
-    show,
-)
+from kvorum.cli.common import is_structured, output_option, refused, show
+from kvorum.client.failures import EXIT_FAILED, CommandFailed
 
 
 @click.command()
@@ -33,10 +27,10 @@ def recover(path: str, unsafe: bool, output: str) -> None:
     Run it first without --unsafe: it shows what would be kept and what cannot be known. Of several
     survivors take the one with the greatest epoch, then the greatest offset.
     """
-    from kvorum.launch.node_file import load_node_file
-    from kvorum.launch.properties import controller_config
-    from kvorum.launch.recover import inspect
-    from kvorum.launch.recover import recover as do_it
+    from kvorum.launch.config.node_file import load_node_file
+    from kvorum.launch.config.properties import controller_config
+    from kvorum.launch.recovery.recover import inspect
+    from kvorum.launch.recovery.recover import recover as do_it
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.private_files import private_files
 
@@ -79,7 +73,7 @@ def _explain(row: dict[str, Any], lost: list[int]) -> None:
         f"node {row['node_id']} ({row['directory']}) {done} the only voter of "
         f"{row['voters_before']}",
         f"kept: everything up to offset {row['last_offset']}, epoch {row['last_epoch']}",
-        f"surely committed: up to offset {row['surely_committed_to']} (by the newest snapshot)",
+        f"surely committed: up to offset {row['surely_committed_to']}",
         "cannot be known:",
         *(f"  - {text}" for text in row["cannot_be_known"]),
         f"never start {lost} again with their old data: they could elect a leader of their own; "

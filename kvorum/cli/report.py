@@ -7,14 +7,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    EXIT_VERDICT_FAILED,
-    CommandFailed,
-    is_structured,
-    output_option,
-    refused,
-    show,
-)
+from kvorum.cli.common import EXIT_VERDICT_FAILED, is_structured, output_option, refused, show
+from kvorum.client.failures import CommandFailed
 
 
 @click.command()
@@ -22,11 +16,11 @@ from kvorum.cli.common import (
 @output_option
 def report(run_dir: str, output: str) -> None:
     """Check the history in RUN_DIR again and write report.html and report.json."""
-    from kvorum.chaos.live.runner import finish
+    from kvorum.chaos.report.report import write_report
     from kvorum.runtime.errors import ConfigError, CorruptData
 
     try:
-        result = finish(run_dir)
+        result = write_report(run_dir)
     except (ConfigError, CorruptData) as error:
         raise refused(error) from error
     show_result(result, output)

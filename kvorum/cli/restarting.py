@@ -18,9 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
-from kvorum.cli.common import EXIT_FAILED, EXIT_NO_QUORUM, CommandFailed, warn
+from kvorum.client.failures import EXIT_FAILED, EXIT_NO_QUORUM, CommandFailed, warn
 from kvorum.metadata.inspect.roll import RollNode
 from kvorum.runtime.errors import ConfigError
 
@@ -107,9 +107,10 @@ def _run_command(words: list[str], node: RollNode, timeout_s: float) -> None:
     command = command_for(words, node)
     text = shlex.join(command)
     # A file, since a node that the command leaves running may keep a pipe open for good.
-    with tempfile.TemporaryFile() as output, _ended_by_signals():
+    with tempfile.TemporaryFile() as output, _ended_by_signals(), _HeldBack() as signals:
         process = _started(command, text, output)
         try:
+            signals.deliver()
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             _kill_group(process)
@@ -159,6 +160,37 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class _HeldBack:
+    """Holds the signals that end this process back until `deliver`. Otherwise one that came while
+    the command is being started would leave the command running, with nobody who knows it."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._came = False
+
+    def __enter__(self) -> _HeldBack:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(signal.getsignal(number)):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def deliver(self) -> None:
+        """From now on signals come at once. Raises KeyboardInterrupt if one came before."""
+        self._restore()
+        if self._came:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: object) -> None:
+        self._came = True
+
+    def _restore(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())
+
+
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """SIGTERM for all processes of the command, and SIGKILL for those that are left GRACE_S
     later."""
@@ -187,7 +219,7 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
 
 
 def _ask_launcher(data_dir: str, node: RollNode, timeout_s: float) -> None:
-    from kvorum.launch.control import (
+    from kvorum.launch.dev.control import (
         LauncherDidNotAnswer,
         NotReady,
         request_restart,

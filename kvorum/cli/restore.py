@@ -7,13 +7,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    CommandFailed,
-    cluster_options,
-    is_structured,
-    refused,
-    show,
-)
+from kvorum.cli.common import cluster_options, is_structured, refused, show
+from kvorum.client.failures import CommandFailed
 
 _NO_LEADER = -1
 
@@ -43,9 +38,9 @@ def restore(target: str, path: str, dry_run: bool, unsafe: bool, **options: Any)
     The folder is renamed and never removed.
     """
     from kvorum.cli.backends import open_backend
-    from kvorum.launch.node_file import load_node_file
-    from kvorum.launch.properties import broker_config
-    from kvorum.launch.restore import restore as do_it
+    from kvorum.launch.config.node_file import load_node_file
+    from kvorum.launch.config.properties import broker_config
+    from kvorum.launch.recovery.restore import restore as do_it
     from kvorum.runtime.disk import OsDisk
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.ids import uuid_from_text

@@ -7,17 +7,11 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kvorum.cli.common import (
-    EXIT_NO_QUORUM,
-    CommandFailed,
-    Row,
-    bootstrap_of,
-    each_warning_once,
-    warn,
-)
+from kvorum.cli.common import bootstrap_of
 from kvorum.cli.health import read_view
 from kvorum.cli.restarting import Restart
 from kvorum.cli.watch import one_answer
+from kvorum.client.failures import EXIT_NO_QUORUM, CommandFailed, Row, each_warning_once, warn
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.health import ClusterView
 from kvorum.metadata.inspect.roll import (
@@ -84,8 +78,10 @@ class Roll:
         self._restart_began = 0.0
         self.rows: list[Row] = []
         self._nodes = nodes_of(self._read_image())
+        with one_answer():
+            view = self._read_view()
         if not asked:
-            self._leave_out_gone()
+            self._leave_out_gone(view)
         known = {node.node_id for node in self._nodes}
         unknown = sorted(set(asked) - known)
         if unknown:
@@ -93,11 +89,10 @@ class Roll:
             raise CommandFailed(f"the cluster has no node {unknown[0]}; it has {listed}")
         self._done = known - set(asked) if asked else set[int]()
         self._total = len(known) - len(self._done)
-        self._know_all_brokers()
+        self._know_all_brokers(view)
 
-    def _leave_out_gone(self) -> None:
-        with one_answer():
-            gone = gone_controllers(self._read_view(), self._nodes)
+    def _leave_out_gone(self, view: ClusterView) -> None:
+        gone = gone_controllers(view, self._nodes)
         for node in gone:
             warn(f"{node.name} neither votes nor follows the quorum: it is left out")
         self._nodes = [node for node in self._nodes if node not in gone]
@@ -220,13 +215,11 @@ class Roll:
             )
         return view
 
-    def _know_all_brokers(self) -> None:
+    def _know_all_brokers(self, view: ClusterView) -> None:
         """Ask any node of the cluster from now on: the given ones are restarted too."""
         kind, given = bootstrap_of(
             self._options["bootstrap_server"], self._options["bootstrap_controller"]
         )
-        with one_answer():
-            view = self._read_view()
         rows = view.brokers if kind == "broker" else (view.quorum or {"nodes": ()})["nodes"]
         addresses = dict.fromkeys([*given, *((str(r["host"]), int(r["port"])) for r in rows)])
         text = ",".join(address_text(*address) for address in addresses)

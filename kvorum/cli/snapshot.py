@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import CommandFailed, plain_output_option
+from kvorum.cli.common import plain_output_option
+from kvorum.client.failures import CommandFailed
 from kvorum.runtime.text import address_text
 
 
@@ -110,7 +111,7 @@ def _show_summary(summary: dict[str, Any]) -> None:
 
 
 async def _show_records(path: str) -> None:
-    from kvorum.metadata.image.record_codec import record_to_dict
+    from kvorum.metadata.configs.secrets import record_to_dict
     from kvorum.metadata.image.snapshot_job import records_in
     from kvorum.runtime.async_disk import OsAsyncDisk
     from kvorum.snapshots.format import iter_payloads

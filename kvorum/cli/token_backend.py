@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import check
-from kvorum.cli.rights import Right
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.failures import check
+from kvorum.client.rights import Right
 from kvorum.runtime.errors import ErrorCode
 
 USER = "User"

@@ -14,8 +14,6 @@ import click
 
 from kvorum.cli.common import (
     INT64_MAX,
-    CommandFailed,
-    Row,
     broker_addresses,
     cluster_options,
     confirm,
@@ -23,6 +21,7 @@ from kvorum.cli.common import (
     show,
 )
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import CommandFailed, Row
 
 if TYPE_CHECKING:
     from kvorum.cli.token_backend import BrokerTokens, FoundToken
@@ -112,7 +111,7 @@ def expire(token_id: str, after_ms: int | None, is_sure: bool, **options: Any) -
 
 def client_jaas(token_id: str, password: str) -> str:
     """Kafka's client property sasl.jaas.config of a token."""
-    from kvorum.broker.sasl.jaas import SCRAM_MODULE
+    from kvorum.broker.sasl.core.jaas import SCRAM_MODULE
 
     return f'{SCRAM_MODULE} required username="{token_id}" password="{password}" tokenauth="true";'
 

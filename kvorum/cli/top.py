@@ -39,10 +39,10 @@ def top(rows: int, **options: Any) -> None:
     """
     addresses = broker_addresses(options, "controllers have no records")
 
-    from kvorum.cli.backend_broker import BrokerBackend
-    from kvorum.cli.records.brokers import Brokers
     from kvorum.cli.top_sample import take_sample
     from kvorum.cli.top_view import view_of
+    from kvorum.client.cluster.broker_backend import BrokerBackend
+    from kvorum.client.cluster.brokers import Brokers
 
     context = click.get_current_context()
     backend = BrokerBackend(addresses, options["timeout"])

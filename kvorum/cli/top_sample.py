@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import EXIT_NO_QUORUM, CommandFailed, Row
-from kvorum.cli.kafka_client import BrokerGone
-from kvorum.cli.records.brokers import Brokers, Partition
-from kvorum.cli.records.coordinator import GROUP
-from kvorum.cli.records.offsets import ends_at
+from kvorum.cli.partition_backends import partitions_of, reassigning
 from kvorum.cli.top_view import Sample
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.cluster.brokers import Brokers, Partition
+from kvorum.client.cluster.offsets import ends_at
+from kvorum.client.connection import BrokerGone
+from kvorum.client.failures import EXIT_NO_QUORUM, CommandFailed, Row
+from kvorum.client.groups.coordinator import GROUP
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -28,6 +29,7 @@ def take_sample(backend: BrokerBackend, brokers: Brokers) -> Sample:
         no_quorum = str(error)
     nodes = backend.brokers()
     topics = backend.topics(None)
+    moves = {} if quorum is None else reassigning(partitions_of(backend))
     brokers.topics([])  # learns the addresses
     alive = [node["broker_id"] for node in nodes if not node["is_fenced"]]
     at_s = time.monotonic()
@@ -39,6 +41,7 @@ def take_sample(backend: BrokerBackend, brokers: Brokers) -> Sample:
         no_quorum=no_quorum,
         brokers=nodes,
         topics=topics,
+        reassigning=moves,
         sizes=_sizes(brokers, alive),
         ends=ends,
         groups=groups,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from kvorum.metadata.image.image import is_under_replicated
 
 Row = dict[str, Any]
 Partition = tuple[str, int]
@@ -19,7 +21,7 @@ class Sample:
     at_s: monotonic time. quorum: None without a leader; no_quorum then says why. brokers, topics:
     rows of a backend. sizes: bytes in the data directories by broker; without brokers that did not
     answer. ends: high watermark of each partition with a leader that answered. groups: state by
-    name. committed: offsets by group.
+    name. committed: offsets by group. reassigning: by partition, the replicas that are being added.
     """
 
     at_s: float
@@ -31,6 +33,7 @@ class Sample:
     ends: Mapping[Partition, int]
     groups: Mapping[str, str]
     committed: Mapping[str, Mapping[Partition, int]]
+    reassigning: Mapping[Partition, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,10 @@ def _topics(before: Sample, now: Sample, seconds: float) -> list[Row]:
                 "partitions": len(keys),
                 "offline": sum(p["leader"] < 0 for p in topic["partitions"]),
                 "under_replicated": sum(
-                    len(p["isr"]) < len(p["replicas"]) for p in topic["partitions"]
+                    is_under_replicated(
+                        p["replicas"], p["isr"], now.reassigning.get((name, p["partition"]), ())
+                    )
+                    for p in topic["partitions"]
                 ),
                 "end_offsets": sum(now.ends.get(key, 0) for key in keys),
                 "records_per_s": grown / seconds if both else None,

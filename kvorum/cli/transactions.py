@@ -10,7 +10,6 @@ import click
 from kvorum.cli.common import (
     INT32_MAX,
     INT64_MAX,
-    CommandFailed,
     broker_addresses,
     cluster_options,
     is_structured,
@@ -18,9 +17,10 @@ from kvorum.cli.common import (
 )
 from kvorum.cli.completion import topic_names
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import CommandFailed
 
 if TYPE_CHECKING:
-    from kvorum.cli.records.brokers import Brokers
+    from kvorum.client.cluster.brokers import Brokers
 
 _STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
@@ -60,7 +60,7 @@ def list_transactions(
     running_ms = -1 if running_for is None else _duration("--running-for", running_for)
     brokers = _open(options)
 
-    from kvorum.cli.records import transactions as asked
+    from kvorum.client.groups import transactions as asked
 
     rows = asked.list_transactions(
         brokers, states=list(states), producer_ids=list(producer_ids), running_ms_min=running_ms
@@ -78,7 +78,7 @@ def describe(transactional_ids: tuple[str, ...], **options: Any) -> None:
     brokers = _open(options)
 
     from kvorum.cli.records.times import time_text
-    from kvorum.cli.records.transactions import describe_transaction
+    from kvorum.client.groups.transactions import describe_transaction
 
     rows = [describe_transaction(brokers, name) for name in names]
     for row in rows:
@@ -103,7 +103,7 @@ def producers(topic: str, partitions: tuple[int, ...], **options: Any) -> None:
     brokers = _open(options)
 
     from kvorum.cli.records.times import time_text
-    from kvorum.cli.records.transactions import describe_producers, partitions_of
+    from kvorum.client.groups.transactions import describe_producers, partitions_of
 
     found = describe_producers(brokers, partitions_of(brokers, topic, partitions))
     rows = [
@@ -161,7 +161,7 @@ def abort(
 
 
 def _abort_held(brokers: Brokers, transactional_id: str) -> dict[str, Any]:
-    from kvorum.cli.records.transactions import ONGOING, describe_transaction, fence
+    from kvorum.client.groups.transactions import ONGOING, describe_transaction, fence
 
     found = describe_transaction(brokers, transactional_id)
     if found["state"] != ONGOING:
@@ -179,7 +179,7 @@ def _abort_held(brokers: Brokers, transactional_id: str) -> dict[str, Any]:
 
 
 def _abort_hanging(brokers: Brokers, topic: str, number: int, start_offset: int) -> dict[str, Any]:
-    from kvorum.cli.records.transactions import open_transactions, partitions_of, write_abort
+    from kvorum.client.groups.transactions import open_transactions, partitions_of, write_abort
 
     found = open_transactions(brokers, partitions_of(brokers, topic, [number]))
     for candidate in found:
@@ -219,7 +219,7 @@ def find_hanging(
     brokers = _open(options)
 
     from kvorum.cli.records.times import time_text
-    from kvorum.cli.records.transactions import (
+    from kvorum.client.groups.transactions import (
         describe_transaction,
         hanging,
         list_transactions,
@@ -277,7 +277,7 @@ def _duration(option: str, text: str) -> int:
 
 
 def _open(options: dict[str, Any]) -> Brokers:
-    from kvorum.cli.records.brokers import Brokers
+    from kvorum.client.cluster.brokers import Brokers
 
     addresses = broker_addresses(options, "controllers know nothing of transactions")
     brokers = Brokers(addresses, options["timeout"])

@@ -7,16 +7,10 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
-    INT32_MAX,
-    CommandFailed,
-    broker_addresses,
-    cluster_options,
-    fail_on_errors,
-    show_outcomes,
-)
+from kvorum.cli.common import INT32_MAX, broker_addresses, cluster_options, show_outcomes
 from kvorum.cli.completion import topic_names
-from kvorum.cli.rights import on_topic
+from kvorum.client.failures import CommandFailed, fail_on_errors
+from kvorum.client.rights import on_topic
 
 _COLUMNS = ["topic", "partition", "result", "log_start_offset"]
 
@@ -48,9 +42,10 @@ def trim(
     """
     addresses = broker_addresses(options, "controllers have no records")
 
-    from kvorum.cli.records.brokers import Brokers, Partition
-    from kvorum.cli.records.offsets import bounds_of, parse_position, resolve
-    from kvorum.cli.records.trimming import delete_records
+    from kvorum.cli.records.positions import parse_position
+    from kvorum.client.cluster.brokers import Brokers, Partition
+    from kvorum.client.cluster.offsets import bounds_of, resolve
+    from kvorum.client.cluster.trimming import delete_records
     from kvorum.runtime.errors import ErrorCode
 
     try:

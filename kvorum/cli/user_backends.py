@@ -7,10 +7,11 @@ from typing import Protocol
 
 import click
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.common import bootstrap_of, check
-from kvorum.cli.rights import on_cluster
+from kvorum.cli.common import bootstrap_of
 from kvorum.cli.user_credentials import NewCredential, Users
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.failures import check
+from kvorum.client.rights import on_cluster
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -83,7 +84,7 @@ class BrokerUsers(BrokerBackend):
         self._alter({"deletions": [{"name": user, "mechanism": mechanism}], "upsertions": []})
 
     def super_users(self) -> tuple[str, ...]:
-        from kvorum.cli.config_broker import BrokerConfigs
+        from kvorum.client.configs.broker_configs import BrokerConfigs
 
         live = [row for row in self.brokers() if not row["is_fenced"]]
         # One that the command was given, if possible: its address is known to be right.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.broker.sasl.scram import derived_keys
-from kvorum.cli.backend_controller import ControllerBackend
-from kvorum.cli.common import check
+from kvorum.broker.sasl.core.scram import derived_keys
 from kvorum.cli.user_credentials import NewCredential, Users
+from kvorum.client.cluster.controller_backend import ControllerBackend
+from kvorum.client.failures import check
 from kvorum.metadata.requests.scram_requests import (
     HASHES,
     AlterScramCredentials,

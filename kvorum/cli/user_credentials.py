@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvorum.broker.sasl.scram import MECHANISMS
+from kvorum.broker.sasl.core.scram import MECHANISMS
 from kvorum.metadata.requests.scram_requests import HASHES
 
 NAMES = {number: name for name, number in MECHANISMS.items()}

@@ -6,6 +6,7 @@ machine sees the arguments of its processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kvorum.cli.common import CommandFailed, cluster_options, confirm, is_structured, show
+from kvorum.cli.common import cluster_options, confirm, is_structured, show
 from kvorum.cli.completion import user_names
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import CommandFailed
 
 if TYPE_CHECKING:
     from kvorum.cli.user_backends import UserBackend
@@ -123,7 +125,7 @@ def set_password(name: str, **options: Any) -> None:
 @cluster_options
 def delete(name: str, mechanisms: tuple[str, ...], is_sure: bool, **options: Any) -> None:
     """Delete the user NAME, who cannot log in any more. ACLs of the user stay."""
-    from kvorum.broker.sasl.scram import MECHANISMS
+    from kvorum.broker.sasl.core.scram import MECHANISMS
     from kvorum.cli.user_credentials import NAMES
 
     backend = _backend(options)
@@ -143,7 +145,7 @@ def delete(name: str, mechanisms: tuple[str, ...], is_sure: bool, **options: Any
 
 
 def _set(backend: UserBackend, name: str, options: dict[str, Any]) -> None:
-    from kvorum.broker.sasl.scram import MECHANISMS
+    from kvorum.broker.sasl.core.scram import MECHANISMS
     from kvorum.cli.user_credentials import new_credential
 
     password = _password(options["password_file"])
@@ -164,20 +166,25 @@ def _set(backend: UserBackend, name: str, options: dict[str, Any]) -> None:
     if is_structured(options["output"]):
         show(options["output"], rows)
         return
-    show(options["output"], [{key: row[key] for key in _COLUMNS} for row in rows], _COLUMNS)
+    if options["output"] == "name":
+        click.echo(name)
+        return
+    # Standard output is the client's file alone: kvorum users create alice > alice.properties
+    with contextlib.redirect_stdout(sys.stderr):
+        show(options["output"], [{key: row[key] for key in _COLUMNS} for row in rows], _COLUMNS)
     properties = rows[0]["client_properties"]
     dots = "the password"
     if properties.get("ssl.truststore.location") == "...":
         dots += ", and the path of the CA's certificate (not for a CA that the system trusts),"
-    click.echo(f"\nFor the client, with {dots} in place of the dots:\n")
+    click.echo(f"\nFor the client, with {dots} in place of the dots:\n", err=True)
     click.echo("\n".join(f"{key}={value}" for key, value in properties.items()))
 
 
 def client_properties(name: str, mechanism: str) -> dict[str, str]:
     """Kafka's client properties of a user, without the password: the protocol and the CAs are those
     of the command that runs, if it logs in. The path is left open if the command needs none."""
-    from kvorum.broker.sasl.jaas import SCRAM_MODULE
-    from kvorum.cli.client_security import current_security
+    from kvorum.broker.sasl.core.jaas import SCRAM_MODULE
+    from kvorum.client.current import current_security
 
     own = current_security()
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -193,8 +200,8 @@ def client_properties(name: str, mechanism: str) -> dict[str, str]:
 
 
 def _warn_of_others(name: str, known: Any, mechanisms: tuple[str, ...]) -> None:
-    from kvorum.cli.common import warn
     from kvorum.cli.user_credentials import NAMES
+    from kvorum.client.failures import warn
 
     for number in sorted(known):
         if NAMES[number] not in mechanisms:
@@ -205,7 +212,7 @@ def _warn_of_others(name: str, known: Any, mechanisms: tuple[str, ...]) -> None:
 
 
 def _warn_of_super_user(backend: UserBackend, name: str) -> None:
-    from kvorum.cli.common import warn
+    from kvorum.client.failures import warn
 
     try:
         is_super = f"User:{name}" in backend.super_users()

@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import (
+from kvorum.cli.common import cluster_options, show
+from kvorum.client.failures import (
     EXIT_FAILED,
     EXIT_NO_QUORUM,
     EXIT_NOT_AUTHORIZED,
     EXIT_UNREACHABLE,
     CommandFailed,
-    cluster_options,
-    show,
 )
 from kvorum.runtime.text import split_address
 
@@ -129,7 +128,7 @@ def _call(client: Any, leader: Any, method: str, request: Any, timeout_s: float)
     """The leader's answer, None if the connection was lost before it came."""
     import grpc
 
-    from kvorum.cli.controller_client import open_channel
+    from kvorum.client.controllers import open_channel
     from kvorum.rpc import raft_pb2_grpc as pb_grpc
 
     address = client.address_of(leader.leader_id)

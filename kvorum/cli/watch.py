@@ -83,7 +83,7 @@ def _watch(ask: Callable[[], Any], options: dict[str, Any], interval_s: float) -
 
 def _answer(ask: Callable[[], Any]) -> tuple[str, str]:
     """The output of the command, and its failure as a sentence; "" for none."""
-    from kvorum.cli.common import CommandFailed
+    from kvorum.client.failures import CommandFailed
 
     printed = io.StringIO()
     try:

@@ -25,17 +25,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvorum import __version__
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
-from kvorum.console import guard, sign_in
+from kvorum.client.failures import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.console import sign_in
+from kvorum.console.core import guard
+from kvorum.console.core.message_rows import DECODINGS
+from kvorum.console.core.patch import Document, difference
+from kvorum.console.core.views import BadParameter, NotThere, whole
 from kvorum.console.desk import Desk
 from kvorum.console.lab import ACTIONS, NO_LINKS
 from kvorum.console.message_reader import question_of
-from kvorum.console.message_rows import DECODINGS
-from kvorum.console.patch import Document, difference
 from kvorum.console.sessions import Session, Sessions
 from kvorum.console.sign_in import SignIn
 from kvorum.console.static_files import StaticFiles
-from kvorum.console.views import BadParameter, NotThere, whole
 from kvorum.runtime.errors import KvorumError, invariant
 
 #: The live view that each page shows first; "" for a page that asks for its content itself.
@@ -65,8 +66,11 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Console:
-    """The application. closing: set when the server stops, so that event streams end. failure: an
-    error of the console itself, which ends it."""
+    """The application.
+
+    closing: set when the server stops, so that event streams end.
+    failure: an error of the console itself, which ends it.
+    """
 
     def __init__(self, desk: Desk | Sessions, rules: guard.Rules) -> None:
         """desk: one for all, or sessions, each of which has its own."""
@@ -199,6 +203,8 @@ class Console:
             with desk.watching(name) as feeds:
                 before: Document | None = None
                 while not self.closing.is_set() and not (session and session.is_over):
+                    if desk.is_user_refused:
+                        return  # the page asks again, and is sent to the sign-in
                     versions = [feed.version for feed in feeds]
                     try:
                         now = desk.document(name, parameters)

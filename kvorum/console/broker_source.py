@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from immutables import Map
-
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.client_security import acting_as, current_security
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
-from kvorum.console.sample import Answer, QuorumNode, Sample
-from kvorum.launch.client_security import ClientSecurity
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.current import acting_as, current_security
+from kvorum.client.failures import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.client.rights import on_cluster
+from kvorum.client.security import ClientSecurity
+from kvorum.console.core.sample import Answer, QuorumNode, Sample
 from kvorum.metadata.image.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.runtime.clock import wall_ms
@@ -29,9 +29,10 @@ T = TypeVar("T")
 
 ASK_AGAIN_S = 30.0
 """Time after which the controllers are asked again for a user whom they refused."""
-NO_HISTORY = (
-    "the metadata log is for users with CLUSTER_ACTION on the cluster, which this one does not have"
-)
+_FOLLOWING, _DESCRIBING = on_cluster("CLUSTER_ACTION"), on_cluster("DESCRIBE")
+NO_HISTORY = f"the metadata log is for users with {_FOLLOWING}, which this one does not have"
+_HIDDEN = {"elections": str(_FOLLOWING), "min_isr": str(_FOLLOWING)}
+"""Facts that brokers show to nobody, or only in answers that are not asked for."""
 
 
 class Source(Protocol):
@@ -49,8 +50,11 @@ class Source(Protocol):
 
 
 class BrokerSource:
-    """Asks brokers as a user. addresses: of some of them. security: the user's; None for the
-    command's own."""
+    """Asks brokers as a user.
+
+    addresses: of some of them.
+    security: the user's; None for the command's own.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class BrokerSource:
 
     def may_follow(self) -> bool:
         """True if the user has CLUSTER_ACTION on the cluster now. Raises CommandFailed."""
-        from kvorum.metadata.access.model import AclOperation
+        from kvorum.metadata.image.acl import AclOperation
 
         operations = self._asked(BrokerBackend.cluster_operations)
         return bool(operations >> AclOperation.CLUSTER_ACTION & 1)
@@ -121,10 +125,17 @@ class BrokerSource:
         except CommandFailed as error:
             if error.exit_code == EXIT_UNREACHABLE:
                 raise  # the connection is over, and what was read may be old
-            reason = str(error)
+            reason, hidden = str(error), _HIDDEN
             if error.exit_code == EXIT_NOT_AUTHORIZED:
-                reason = "the quorum is for users with DESCRIBE on the cluster"
-            return Sample(taken_ms=wall_ms(), no_quorum=reason, image=image)
+                reason = f"the quorum is for users with {_DESCRIBING}"
+                hidden = {**_HIDDEN, "quorum": str(_DESCRIBING)}
+            return Sample(
+                taken_ms=wall_ms(),
+                no_quorum=reason,
+                image=image,
+                hidden=hidden,
+                protocol=current_security().protocol,
+            )
         return _with_quorum(quorum, image)
 
 
@@ -204,6 +215,8 @@ def _with_quorum(quorum: dict[str, Any], image: ClusterImage) -> Sample:
         answers=answers,
         addresses={n["node_id"]: address_text(n["host"], n["port"]) for n in quorum["nodes"]},
         image=image,
+        hidden=_HIDDEN,
+        protocol=current_security().protocol,
     )
 
 

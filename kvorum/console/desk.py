@@ -15,23 +15,18 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kvorum.cli.client_security import acting_as, current_security
-from kvorum.cli.common import EXIT_FAILED, EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
-from kvorum.cli.config_broker import BrokerConfigs
-from kvorum.cli.group_client import GroupClient, NoSuchGroup
-from kvorum.cli.kafka_client import BrokerGone
+from kvorum.client.configs.broker_configs import BrokerConfigs
+from kvorum.client.connection import BrokerGone, UserRefused
+from kvorum.client.current import acting_as, current_security
+from kvorum.client.failures import EXIT_FAILED, EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.client.groups.group_client import GroupClient, NoSuchGroup
+from kvorum.client.security import NONE, ClientSecurity
 from kvorum.console.broker_source import Source
-from kvorum.console.feed import Feed
-from kvorum.console.lab import Lab
-from kvorum.console.message_reader import MessageReader, Question
-from kvorum.console.news import News, news_between
-from kvorum.console.patch import Document, without_nulls
-from kvorum.console.runs import Runs
-from kvorum.console.sample import Sample
-from kvorum.console.source import open_broker
-from kvorum.console.topics_summary import Summaries, TopicBook
-from kvorum.console.travel import Travel
-from kvorum.console.views import (
+from kvorum.console.core.news import News, news_between
+from kvorum.console.core.patch import Document, without_nulls
+from kvorum.console.core.sample import Sample
+from kvorum.console.core.topics_summary import Summaries, TopicBook
+from kvorum.console.core.views import (
     OF_GROUPS,
     Facts,
     NoSuchTopic,
@@ -39,7 +34,12 @@ from kvorum.console.views import (
     Parameters,
     document_of,
 )
-from kvorum.launch.client_security import NONE, ClientSecurity
+from kvorum.console.feed import Feed
+from kvorum.console.lab import Lab
+from kvorum.console.message_reader import MessageReader, Question
+from kvorum.console.runs import Runs
+from kvorum.console.source import open_broker
+from kvorum.console.travel import Travel
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import whole_number
@@ -70,8 +70,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """rows: descriptions by name. left_out: groups beyond GROUPS_MAX. problem: the reason why some
-    rows are of an earlier reading, or missing; "" if all are new."""
+    """rows: descriptions by name.
+    left_out: groups beyond GROUPS_MAX.
+    problem: the reason why some rows are of an earlier reading, or missing; "" if all are new.
+    """
 
     rows: dict[str, Document]
     left_out: int
@@ -79,8 +81,12 @@ class Groups:
 
 
 class Desk:
-    """The readings and actions for one user. lab, runs: None without --lab or --runs. security: of
-    the user whose rights count; None for the command's own."""
+    """The readings and actions for one user.
+
+    lab, runs: None without --lab or --runs.
+    security: of the user whose rights count; None for the command's own.
+    is_user_refused: brokers refuse that user's login, so the user's session is over.
+    """
 
     def __init__(
         self,
@@ -102,9 +108,15 @@ class Desk:
         self._travel = Travel()
         self._travel_lock = asyncio.Lock()
         self._runs_lock = asyncio.Lock()
-        self.cluster: Feed[Look] = Feed("cluster", self._look, interval_s=SAMPLE_INTERVAL_S)
+        self.is_user_refused = False
+        self.cluster: Feed[Look] = Feed(
+            "cluster", self._look, interval_s=SAMPLE_INTERVAL_S, on_error=self._note
+        )
         self.groups: Feed[Groups] = Feed(
-            "groups", lambda: self._as_user(self._read_groups), interval_s=GROUPS_INTERVAL_S
+            "groups",
+            lambda: self._as_user(self._read_groups),
+            interval_s=GROUPS_INTERVAL_S,
+            on_error=self._note,
         )
         self.processes: Feed[Any] | None = None
         if lab is not None:
@@ -162,7 +174,21 @@ class Desk:
                 client.close()
                 backend.close()
 
-        await asyncio.to_thread(self._as_user, ask)
+        await self._asked(ask)
+
+    def _note(self, error: Exception) -> None:
+        """Remember that brokers refuse the user's login: the user is deleted, or has another
+        password. Errors of the console's own user do not count."""
+        if self._security is not None and isinstance(error, UserRefused):
+            self.is_user_refused |= error.user == self._security.user
+
+    async def _asked(self, ask: Callable[[], T]) -> T:
+        """The answer to a question of the user's, asked in a thread."""
+        try:
+            return await asyncio.to_thread(self._as_user, ask)
+        except UserRefused as error:
+            self._note(error)
+            raise
 
     def _as_user(self, act: Callable[[], T]) -> T:
         """Act with the connections of the user whose rights count."""
@@ -253,13 +279,13 @@ class Desk:
 
         sample, version = await self._sample(), self.cluster.version
         try:
-            document = await asyncio.to_thread(self._as_user, lambda: act(sample.image))
+            document = await self._asked(lambda: act(sample.image))
         except NoSuchTopic:
             # A topic may be younger than the sample.
             await self.cluster.next(version, FIRST_WAIT_S)
             newer = await self._sample()
             try:
-                document = await asyncio.to_thread(self._as_user, lambda: act(newer.image))
+                document = await self._asked(lambda: act(newer.image))
             except NoSuchTopic:
                 await self.check_access("topic", {"name": topic})
                 raise
@@ -279,7 +305,7 @@ class Desk:
                 backend.close()
 
         try:
-            rows = await asyncio.to_thread(self._as_user, act)
+            rows = await self._asked(act)
         except CommandFailed as error:
             # The broker is asked first: a name that this user may not see is refused, there or not.
             if error.exit_code == EXIT_FAILED and not _is_known(image, kind, name):

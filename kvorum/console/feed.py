@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from kvorum.cli.common import CommandFailed
+from kvorum.client.failures import CommandFailed
 from kvorum.runtime.clock import wall_ms
 from kvorum.runtime.errors import KvorumError
 
@@ -25,9 +25,19 @@ IDLE_AFTER_S = 10.0
 
 class Feed(Generic[T]):
     """read: one reading; it may raise CommandFailed, KvorumError or OSError, whose sentence the
-    page shows. interval_s: between the begins of two readings."""
+        page shows.
+    interval_s: between the begins of two readings.
+    on_error: called with an error of a reading, in the event loop.
+    """
 
-    def __init__(self, name: str, read: Callable[[], T], *, interval_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], T],
+        *,
+        interval_s: float,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> None:
         self.name = name
         self.value: T | None = None
         self.taken_ms = 0
@@ -35,6 +45,7 @@ class Feed(Generic[T]):
         self.version = 0
         self._read = read
         self._interval_s = interval_s
+        self._on_error = on_error
         self._watchers = 0
         self._asked_s = -IDLE_AFTER_S
         self._wanted = asyncio.Event()
@@ -53,6 +64,8 @@ class Feed(Generic[T]):
                     self.taken_ms, self.error = wall_ms(), ""
                 except (CommandFailed, KvorumError, OSError) as error:
                     self.error = str(error)
+                    if self._on_error is not None:
+                        self._on_error(error)
                 self.version += 1
                 async with self._changed:
                     self._changed.notify_all()

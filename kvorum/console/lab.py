@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from kvorum.console.patch import Document
-from kvorum.launch.cluster_file import ClusterFile, read_cluster_file
-from kvorum.launch.control import (
+from kvorum.console.core.patch import Document
+from kvorum.launch.cluster.cluster_file import ClusterFile, read_cluster_file
+from kvorum.launch.dev.control import (
     process_state,
     request_restart,
     signal_node,
@@ -42,7 +42,9 @@ class Links(Protocol):
 
 
 class Lab:
-    """data_dir: of `kvorum dev`. links: None if the nodes' links pass no proxy that is known."""
+    """data_dir: of `kvorum dev`.
+    links: None if the nodes' links pass no proxy that is known.
+    """
 
     def __init__(self, data_dir: str, links: Links | None) -> None:
         self.data_dir = os.path.abspath(data_dir)

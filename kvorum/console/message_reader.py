@@ -1,7 +1,8 @@
 """Reads messages of a topic from the partitions' leaders, as a consumer without a group. Blocks.
 
 It commits nothing and joins nothing: the cluster keeps no trace of a reading. Uncommitted messages
-of transactions are shown too, for a person who looks for a fault needs them.
+of transactions are shown too, for a person who looks for a fault needs them. The page shows what
+librdkafka hides: codecs, transactions and their markers. So these are requests of our own.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.cli.client_security import current_security
-from kvorum.cli.common import CommandFailed, check
-from kvorum.cli.kafka_client import KafkaConnection
-from kvorum.cli.records.visible import end_position
-from kvorum.cli.rights import on_topic
-from kvorum.console.message_rows import (
+from kvorum.client.connection import KafkaConnection
+from kvorum.client.current import current_security
+from kvorum.client.failures import CommandFailed, check
+from kvorum.client.rights import on_topic
+from kvorum.console.core.message_rows import (
     DECODINGS,
     LIST_BYTES_MAX,
     WHOLE_BYTES_MAX,
     Found,
+    end_position,
     records_in,
     row_of,
 )
-from kvorum.console.patch import Document
-from kvorum.console.views import BadParameter, NoSuchTopic, NotThere, Parameters, whole
+from kvorum.console.core.patch import Document
+from kvorum.console.core.views import BadParameter, NoSuchTopic, NotThere, Parameters, whole
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.storage.format.batch import BatchError
 
@@ -41,9 +42,12 @@ _EARLIEST, _LATEST = -2, -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A page's request for messages. partition: None for all, with a key only. start: one of FROM,
-    with `value` for an offset or a time (ms since 1970). before: the end of the page in place of a
-    start."""
+    """A page's request for messages.
+
+    partition: None for all, with a key only.
+    start: one of FROM, with `value` for an offset or a time (ms since 1970).
+    before: the end of the page in place of a start.
+    """
 
     topic: str
     partition: int | None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvorum.chaos.live.links import Link, Stream
-from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
+from kvorum.chaos.live.host.links import Link, ProxyStream
+from kvorum.chaos.live.host.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
 
 TOXIC = "kvorum-console-{}"
 """Name of our toxics, by stream; toxics of others are left alone."""
@@ -30,7 +30,7 @@ class ProxiedLinks:
         """Nodes all of whose links are cut, both ways."""
         by_node: dict[str, list[bool]] = {}
         for link in self._links():
-            is_cut = all(_name(s) in self._toxiproxy.toxics(link) for s in Stream)
+            is_cut = all(_name(s) in self._toxiproxy.toxics(link) for s in ProxyStream)
             for node in (link.source, link.destination):
                 by_node.setdefault(node, []).append(is_cut)
         return frozenset(node for node, cuts in by_node.items() if all(cuts))
@@ -39,7 +39,7 @@ class ProxiedLinks:
         """Bytes from and to the node vanish; connections stay open."""
         for link in self._links_of(node):
             have = self._toxiproxy.toxics(link)
-            for stream in Stream:
+            for stream in ProxyStream:
                 if _name(stream) not in have:
                     # A timeout of 0 swallows bytes and keeps the connection open.
                     toxic = Toxic(
@@ -50,7 +50,7 @@ class ProxiedLinks:
     def heal(self, node: str) -> None:
         """Remove what `cut` set on the links of this node."""
         for link in self._links_of(node):
-            for stream in Stream:
+            for stream in ProxyStream:
                 self._toxiproxy.remove_toxic(link, _name(stream))
 
     def _links_of(self, node: str) -> list[Link]:
@@ -66,5 +66,5 @@ class ProxiedLinks:
                 yield Link(source=source, destination=destination, listen=listen, upstream=upstream)
 
 
-def _name(stream: Stream) -> str:
+def _name(stream: ProxyStream) -> str:
     return TOXIC.format(stream.value)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.report import REPORT_HTML, REPORT_JSON
-from kvorum.console.patch import Document, without_nulls
+from kvorum.chaos.report.document import REPORT_JSON
+from kvorum.chaos.report.report import REPORT_HTML
+from kvorum.console.core.patch import Document, without_nulls
 
 DUEL_HTML, DUEL_JSON = "duel.html", "duel.json"
 FOLDERS_MAX = 2_000

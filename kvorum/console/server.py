@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from kvorum.cli.common import EXIT_USAGE, CommandFailed
+from kvorum.client.failures import EXIT_USAGE, CommandFailed
 from kvorum.console.app import Console
 from kvorum.runtime.text import address_text
 
@@ -84,8 +84,12 @@ def page_tls(path: str) -> ssl.SSLContext:
 def serve(
     make: Callable[[], Console], listener: socket.socket, tls: ssl.SSLContext | None = None
 ) -> None:
-    """Serve until a signal. make: builds the console, on the event loop. tls: of the page. Raises
-    what ended a reading, if that was an error of the console itself."""
+    """Serve until a signal.
+
+    make: builds the console, on the event loop.
+    tls: of the page.
+    Raises what ended a reading, if that was an error of the console itself.
+    """
 
     async def run() -> None:
         console = make()

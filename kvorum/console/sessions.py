@@ -1,7 +1,8 @@
 """The sessions of signed-in users: users of the cluster, each with its own connections and rights.
 
 A session holds the user's password in memory, since each connection to a broker logs in anew. It
-ends with the sign-out, after an idle time, after half a day, and with the console.
+ends with the sign-out, after an idle time, after half a day, when brokers refuse the user, and with
+the console.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.client_security import acting_as
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
-from kvorum.console.attempts import Attempts
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.current import acting_as
+from kvorum.client.failures import EXIT_NOT_AUTHORIZED, CommandFailed
+from kvorum.client.security import ClientSecurity
+from kvorum.console.core.attempts import Attempts
 from kvorum.console.desk import Desk
-from kvorum.launch.client_security import ClientSecurity
 
 SESSIONS_MAX = 100
 IDLE_S = 30 * 60.0
@@ -41,8 +42,11 @@ class SignInRefused(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """The session of one browser. is_over: the user has signed out, so its event streams end.
-    began_s, used_s: monotonic seconds of the sign-in and of the last request."""
+    """The session of one browser.
+
+    is_over: the user has signed out, so its event streams end.
+    began_s, used_s: monotonic seconds of the sign-in and of the last request.
+    """
 
     user: str
     desk: Desk
@@ -53,8 +57,12 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a console. addresses: of brokers. base: gives TLS and SASL mechanism of the
-    logins; its user and client certificate are not used. make_desk: makes the desk of a user."""
+    """The sessions of a console.
+
+    addresses: of brokers.
+    base: gives TLS and SASL mechanism of the logins; its user and client certificate are not used.
+    make_desk: makes the desk of a user.
+    """
 
     def __init__(
         self,
@@ -87,7 +95,7 @@ class Sessions:
     def find(self, token: str | None) -> Session | None:
         """The session of a token that a browser sent."""
         session = self._by_token.get(token or "")
-        if session is None or self._is_old(session):
+        if session is None or self._has_ended(session):
             return None
         session.used_s = self._now_s()
         return session
@@ -129,12 +137,13 @@ class Sessions:
             session.is_over = True
             await session.closing.aclose()
 
-    def _is_old(self, session: Session) -> bool:
+    def _has_ended(self, session: Session) -> bool:
         now_s = self._now_s()
-        return now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S
+        is_old = now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S
+        return is_old or session.desk.is_user_refused
 
     async def _end_old(self) -> None:
-        for token in [t for t, session in self._by_token.items() if self._is_old(session)]:
+        for token in [t for t, session in self._by_token.items() if self._has_ended(session)]:
             await self.sign_out(token)
 
     def _log_in(self, security: ClientSecurity) -> None:

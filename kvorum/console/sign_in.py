@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from kvorum.console.guard import Rules
+from kvorum.console.core.guard import Rules
 from kvorum.console.sessions import Sessions, SignInRefused
 from kvorum.console.static_files import StaticFiles
 

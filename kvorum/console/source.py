@@ -12,19 +12,18 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.cli.backend_broker import BrokerBackend
-from kvorum.cli.backends import open_controllers
-from kvorum.cli.client_security import acting_as, current_security
-from kvorum.cli.common import CommandFailed
-from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.cluster.opening import controllers_of
+from kvorum.client.controllers import BlockingControllerClient
+from kvorum.client.current import acting_as, current_security
+from kvorum.client.failures import CommandFailed
+from kvorum.client.security import ClientSecurity
 from kvorum.console.broker_source import Source
-from kvorum.console.sample import Answer, QuorumNode, Sample, TimelineLine
-from kvorum.launch.client_security import ClientSecurity
+from kvorum.console.core.sample import Answer, QuorumNode, Sample, TimelineLine
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.inspect.history import MetadataHistory, history_of
 from kvorum.runtime.clock import wall_ms
-from kvorum.runtime.text import address_text
 
 NAME = "the cluster"
 HISTORY_BYTES_MAX = 256 << 20
@@ -40,11 +39,13 @@ TIMELINE_EVERY_LOOKS = 5
 
 
 class ClusterSource:
-    """Reads the state of a cluster from its active controller. servers, controllers: bootstrap
-    addresses (host:port with commas); one of the two is set."""
+    """Reads the state of a cluster from its active controller.
 
-    def __init__(self, servers: str | None, controllers: str | None, timeout_s: float) -> None:
-        self._bootstrap = (servers, controllers)
+    kind: of the bootstrap addresses, broker or controller.
+    """
+
+    def __init__(self, kind: str, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        self._bootstrap = (kind, addresses)
         self._timeout_s = timeout_s
         self._client: BlockingControllerClient | None = None
         self._last: Sample | None = None
@@ -87,6 +88,7 @@ class ClusterSource:
             timeline=self._timeline(client, replies),
             image=image,
             first_offset=self.history.first_offset,
+            protocol=current_security().protocol,
         )
         self._last = sample
         return sample
@@ -103,21 +105,20 @@ class ClusterSource:
         return [(endpoint.host, endpoint.port) for endpoint in found]
 
     def _open(self) -> BlockingControllerClient:
-        servers, controllers = self._bootstrap
         try:
-            return open_controllers(servers, controllers, self._timeout_s)
+            return controllers_of(*self._bootstrap, self._timeout_s)
         except CommandFailed:
             if self._last is None:
                 raise
             # No bootstrap address answers; the metadata names all brokers and controllers.
             known = [
-                address_text(node.endpoints[0].host, node.endpoints[0].port)
+                (node.endpoints[0].host, node.endpoints[0].port)
                 for node in self._last.image.controllers.values()
                 if node.endpoints
             ]
             if not known:
                 raise
-            return open_controllers(None, ",".join(known), self._timeout_s)
+            return controllers_of("controller", known, self._timeout_s)
 
     # --- the metadata -------------------------------------------------------------------------
 

@@ -20,7 +20,9 @@ _FIRST = "<!-- first -->"
 
 
 class StaticFiles:
-    """files: name -> (bytes, media type). version: changes with any of them."""
+    """files: name -> (bytes, media type).
+    version: changes with any of them.
+    """
 
     def __init__(self) -> None:
         names = sorted(path for path in FOLDER.iterdir() if path.suffix in MEDIA_TYPES)

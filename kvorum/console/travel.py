@@ -7,8 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from kvorum.console.patch import Document
-from kvorum.console.views import ROWS_MAX, BadParameter, NotThere, Parameters, whole, window
+from kvorum.console.core.patch import Document
+from kvorum.console.core.views import ROWS_MAX, BadParameter, NotThere, Parameters, whole, window
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.metadata.inspect.tree import (
@@ -31,9 +31,12 @@ RECORDS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The cluster at an offset. timestamp_ms: of the record below it. records: the last ones below
-    it, newest first. They are kept because finding them in batches of thousands of records takes as
-    long as building the image."""
+    """The cluster at an offset.
+
+    timestamp_ms: of the record below it.
+    records: the last ones below it, newest first. They are kept because finding them in batches of
+        thousands of records takes as long as building the image.
+    """
 
     image: ClusterImage
     timestamp_ms: int

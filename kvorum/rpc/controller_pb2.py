@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kvorum.rpc import common_pb2 as kvorum_dot_rpc_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkvorum/rpc/controller.proto\x12\nkvorum.rpc\x1a\x17kvorum/rpc/common.proto\"\xf6\x01\n\x15RegisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12\'\n\tendpoints\x18\x04 \x03(\x0b\x32\x14.kvorum.rpc.Endpoint\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x1b\n\x13\x62roker_epoch_before\x18\x06 \x01(\x03\x12*\n\x08\x66\x65\x61tures\x18\x07 \x03(\x0b\x32\x18.kvorum.rpc.FeatureRange\x12\x10\n\x08log_dirs\x18\x08 \x03(\x0c\x42\x07\n\x05_rack\"b\n\x13RegisterBrokerReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"\x99\x01\n\x10HeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x15\n\rwant_shutdown\x18\x05 \x01(\x08\x12\x18\n\x10offline_log_dirs\x18\x06 \x03(\x0c\"\x8a\x01\n\x0eHeartbeatReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x14\n\x0cis_caught_up\x18\x03 \x01(\x08\x12\x11\n\tis_fenced\x18\x04 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x05 \x01(\x08\"4\n\tIsrMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\x8c\x01\n\x0bIsrProposal\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12&\n\x07new_isr\x18\x05 \x03(\x0b\x32\x15.kvorum.rpc.IsrMember\"l\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12*\n\tproposals\x18\x03 \x03(\x0b\x32\x17.kvorum.rpc.IsrProposal\"\x95\x01\n\x10\x41lteredPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x0e\n\x06leader\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\"~\n\x13\x41lterPartitionReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.kvorum.rpc.AlteredPartition\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"p\n\x18\x41llocateProducerIdsReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05start\x18\x03 \x01(\x03\x12\x0e\n\x06length\x18\x04 \x01(\x05\":\n\x0fReplicasOfTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x15\n\rpartition_ids\x18\x02 \x03(\x05\"V\n\x11\x44irectoryReplicas\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.kvorum.rpc.ReplicasOfTopic\"t\n\x15\x41ssignReplicasRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x32\n\x0b\x64irectories\x18\x03 \x03(\x0b\x32\x1d.kvorum.rpc.DirectoryReplicas\"G\n\x0eRefusedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\"y\n\x13\x41ssignReplicasReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12+\n\x07refused\x18\x03 \x03(\x0b\x32\x1a.kvorum.rpc.RefusedReplica\"\xb3\x01\n\x19RegisterControllerRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12\'\n\tendpoints\x18\x04 \x03(\x0b\x32\x14.kvorum.rpc.Endpoint\x12*\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x18.kvorum.rpc.FeatureRange\"P\n\x17RegisterControllerReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x32\xa0\x04\n\nController\x12T\n\x0eRegisterBroker\x12!.kvorum.rpc.RegisterBrokerRequest\x1a\x1f.kvorum.rpc.RegisterBrokerReply\x12I\n\tHeartbeat\x12\x1c.kvorum.rpc.HeartbeatRequest\x1a\x1a.kvorum.rpc.HeartbeatReply(\x01\x30\x01\x12T\n\x0e\x41lterPartition\x12!.kvorum.rpc.AlterPartitionRequest\x1a\x1f.kvorum.rpc.AlterPartitionReply\x12\x63\n\x13\x41llocateProducerIds\x12&.kvorum.rpc.AllocateProducerIdsRequest\x1a$.kvorum.rpc.AllocateProducerIdsReply\x12T\n\x0e\x41ssignReplicas\x12!.kvorum.rpc.AssignReplicasRequest\x1a\x1f.kvorum.rpc.AssignReplicasReply\x12`\n\x12RegisterController\x12%.kvorum.rpc.RegisterControllerRequest\x1a#.kvorum.rpc.RegisterControllerReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkvorum/rpc/controller.proto\x12\nkvorum.rpc\x1a\x17kvorum/rpc/common.proto\"\xa7\x02\n\x15RegisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12\'\n\tendpoints\x18\x04 \x03(\x0b\x32\x14.kvorum.rpc.Endpoint\x12\x11\n\x04rack\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x1b\n\x13\x62roker_epoch_before\x18\x06 \x01(\x03\x12*\n\x08\x66\x65\x61tures\x18\x07 \x03(\x0b\x32\x18.kvorum.rpc.FeatureRange\x12\x10\n\x08log_dirs\x18\x08 \x03(\x0c\x12\x17\n\x0fmetadata_offset\x18\t \x01(\x03\x12\x16\n\x0emetadata_epoch\x18\n \x01(\x05\x42\x07\n\x05_rack\"b\n\x13RegisterBrokerReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"\x99\x01\n\x10HeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x15\n\rwant_shutdown\x18\x05 \x01(\x08\x12\x18\n\x10offline_log_dirs\x18\x06 \x03(\x0c\"\x8a\x01\n\x0eHeartbeatReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x14\n\x0cis_caught_up\x18\x03 \x01(\x08\x12\x11\n\tis_fenced\x18\x04 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x05 \x01(\x08\"4\n\tIsrMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\x8c\x01\n\x0bIsrProposal\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12&\n\x07new_isr\x18\x05 \x03(\x0b\x32\x15.kvorum.rpc.IsrMember\"l\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12*\n\tproposals\x18\x03 \x03(\x0b\x32\x17.kvorum.rpc.IsrProposal\"\x95\x01\n\x10\x41lteredPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x0e\n\x06leader\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\"~\n\x13\x41lterPartitionReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.kvorum.rpc.AlteredPartition\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"p\n\x18\x41llocateProducerIdsReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05start\x18\x03 \x01(\x03\x12\x0e\n\x06length\x18\x04 \x01(\x05\":\n\x0fReplicasOfTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x15\n\rpartition_ids\x18\x02 \x03(\x05\"V\n\x11\x44irectoryReplicas\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12+\n\x06topics\x18\x02 \x03(\x0b\x32\x1b.kvorum.rpc.ReplicasOfTopic\"t\n\x15\x41ssignReplicasRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x32\n\x0b\x64irectories\x18\x03 \x03(\x0b\x32\x1d.kvorum.rpc.DirectoryReplicas\"G\n\x0eRefusedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\"y\n\x13\x41ssignReplicasReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12+\n\x07refused\x18\x03 \x03(\x0b\x32\x1a.kvorum.rpc.RefusedReplica\"\xb3\x01\n\x19RegisterControllerRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12\'\n\tendpoints\x18\x04 \x03(\x0b\x32\x14.kvorum.rpc.Endpoint\x12*\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x18.kvorum.rpc.FeatureRange\"P\n\x17RegisterControllerReply\x12\"\n\x06status\x18\x01 \x01(\x0b\x32\x12.kvorum.rpc.Status\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x32\xa0\x04\n\nController\x12T\n\x0eRegisterBroker\x12!.kvorum.rpc.RegisterBrokerRequest\x1a\x1f.kvorum.rpc.RegisterBrokerReply\x12I\n\tHeartbeat\x12\x1c.kvorum.rpc.HeartbeatRequest\x1a\x1a.kvorum.rpc.HeartbeatReply(\x01\x30\x01\x12T\n\x0e\x41lterPartition\x12!.kvorum.rpc.AlterPartitionRequest\x1a\x1f.kvorum.rpc.AlterPartitionReply\x12\x63\n\x13\x41llocateProducerIds\x12&.kvorum.rpc.AllocateProducerIdsRequest\x1a$.kvorum.rpc.AllocateProducerIdsReply\x12T\n\x0e\x41ssignReplicas\x12!.kvorum.rpc.AssignReplicasRequest\x1a\x1f.kvorum.rpc.AssignReplicasReply\x12`\n\x12RegisterController\x12%.kvorum.rpc.RegisterControllerRequest\x1a#.kvorum.rpc.RegisterControllerReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,41 +33,41 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvorum.rpc.controller_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REGISTERBROKERREQUEST']._serialized_start=69
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=315
-  _globals['_REGISTERBROKERREPLY']._serialized_start=317
-  _globals['_REGISTERBROKERREPLY']._serialized_end=415
-  _globals['_HEARTBEATREQUEST']._serialized_start=418
-  _globals['_HEARTBEATREQUEST']._serialized_end=571
-  _globals['_HEARTBEATREPLY']._serialized_start=574
-  _globals['_HEARTBEATREPLY']._serialized_end=712
-  _globals['_ISRMEMBER']._serialized_start=714
-  _globals['_ISRMEMBER']._serialized_end=766
-  _globals['_ISRPROPOSAL']._serialized_start=769
-  _globals['_ISRPROPOSAL']._serialized_end=909
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=911
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1019
-  _globals['_ALTEREDPARTITION']._serialized_start=1022
-  _globals['_ALTEREDPARTITION']._serialized_end=1171
-  _globals['_ALTERPARTITIONREPLY']._serialized_start=1173
-  _globals['_ALTERPARTITIONREPLY']._serialized_end=1299
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1301
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1370
-  _globals['_ALLOCATEPRODUCERIDSREPLY']._serialized_start=1372
-  _globals['_ALLOCATEPRODUCERIDSREPLY']._serialized_end=1484
-  _globals['_REPLICASOFTOPIC']._serialized_start=1486
-  _globals['_REPLICASOFTOPIC']._serialized_end=1544
-  _globals['_DIRECTORYREPLICAS']._serialized_start=1546
-  _globals['_DIRECTORYREPLICAS']._serialized_end=1632
-  _globals['_ASSIGNREPLICASREQUEST']._serialized_start=1634
-  _globals['_ASSIGNREPLICASREQUEST']._serialized_end=1750
-  _globals['_REFUSEDREPLICA']._serialized_start=1752
-  _globals['_REFUSEDREPLICA']._serialized_end=1823
-  _globals['_ASSIGNREPLICASREPLY']._serialized_start=1825
-  _globals['_ASSIGNREPLICASREPLY']._serialized_end=1946
-  _globals['_REGISTERCONTROLLERREQUEST']._serialized_start=1949
-  _globals['_REGISTERCONTROLLERREQUEST']._serialized_end=2128
-  _globals['_REGISTERCONTROLLERREPLY']._serialized_start=2130
-  _globals['_REGISTERCONTROLLERREPLY']._serialized_end=2210
-  _globals['_CONTROLLER']._serialized_start=2213
-  _globals['_CONTROLLER']._serialized_end=2757
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=364
+  _globals['_REGISTERBROKERREPLY']._serialized_start=366
+  _globals['_REGISTERBROKERREPLY']._serialized_end=464
+  _globals['_HEARTBEATREQUEST']._serialized_start=467
+  _globals['_HEARTBEATREQUEST']._serialized_end=620
+  _globals['_HEARTBEATREPLY']._serialized_start=623
+  _globals['_HEARTBEATREPLY']._serialized_end=761
+  _globals['_ISRMEMBER']._serialized_start=763
+  _globals['_ISRMEMBER']._serialized_end=815
+  _globals['_ISRPROPOSAL']._serialized_start=818
+  _globals['_ISRPROPOSAL']._serialized_end=958
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=960
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1068
+  _globals['_ALTEREDPARTITION']._serialized_start=1071
+  _globals['_ALTEREDPARTITION']._serialized_end=1220
+  _globals['_ALTERPARTITIONREPLY']._serialized_start=1222
+  _globals['_ALTERPARTITIONREPLY']._serialized_end=1348
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1350
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1419
+  _globals['_ALLOCATEPRODUCERIDSREPLY']._serialized_start=1421
+  _globals['_ALLOCATEPRODUCERIDSREPLY']._serialized_end=1533
+  _globals['_REPLICASOFTOPIC']._serialized_start=1535
+  _globals['_REPLICASOFTOPIC']._serialized_end=1593
+  _globals['_DIRECTORYREPLICAS']._serialized_start=1595
+  _globals['_DIRECTORYREPLICAS']._serialized_end=1681
+  _globals['_ASSIGNREPLICASREQUEST']._serialized_start=1683
+  _globals['_ASSIGNREPLICASREQUEST']._serialized_end=1799
+  _globals['_REFUSEDREPLICA']._serialized_start=1801
+  _globals['_REFUSEDREPLICA']._serialized_end=1872
+  _globals['_ASSIGNREPLICASREPLY']._serialized_start=1874
+  _globals['_ASSIGNREPLICASREPLY']._serialized_end=1995
+  _globals['_REGISTERCONTROLLERREQUEST']._serialized_start=1998
+  _globals['_REGISTERCONTROLLERREQUEST']._serialized_end=2177
+  _globals['_REGISTERCONTROLLERREPLY']._serialized_start=2179
+  _globals['_REGISTERCONTROLLERREPLY']._serialized_end=2259
+  _globals['_CONTROLLER']._serialized_start=2262
+  _globals['_CONTROLLER']._serialized_end=2806
 # @@protoc_insertion_point(module_scope)

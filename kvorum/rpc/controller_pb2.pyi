@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "endpoints", "rack", "broker_epoch_before", "features", "log_dirs")
+    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "endpoints", "rack", "broker_epoch_before", "features", "log_dirs", "metadata_offset", "metadata_epoch")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,8 @@ class RegisterBrokerRequest(_message.Message):
     BROKER_EPOCH_BEFORE_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    METADATA_EPOCH_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     cluster_id: str
     incarnation_id: bytes
@@ -25,7 +27,9 @@ class RegisterBrokerRequest(_message.Message):
     broker_epoch_before: int
     features: _containers.RepeatedCompositeFieldContainer[_common_pb2.FeatureRange]
     log_dirs: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, broker_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., broker_epoch_before: _Optional[int] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ..., log_dirs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    metadata_offset: int
+    metadata_epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., broker_epoch_before: _Optional[int] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., metadata_offset: _Optional[int] = ..., metadata_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerReply(_message.Message):
     __slots__ = ("status", "leader_id", "broker_epoch")

@@ -29,9 +29,14 @@ _ROUNDS_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The certificate that a node shows. where: its file, or the property with its text. subject:
-    as RFC 4514 writes it. begins_s, ends_s: seconds since 1970. names: hosts and addresses.
-    is_accepted: the node's own truststore accepts it."""
+    """The certificate that a node shows.
+
+    where: its file, or the property with its text.
+    subject: as RFC 4514 writes it.
+    begins_s, ends_s: seconds since 1970.
+    names: hosts and addresses.
+    is_accepted: the node's own truststore accepts it.
+    """
 
     where: str
     subject: str

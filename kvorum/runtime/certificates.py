@@ -30,9 +30,9 @@ _Stamp = tuple[tuple[int, int, int], ...]
 class _Certificates:
     """An SSL context that is replaced when its files or settings change.
 
-    context: for connections that begin from now on; those that are open keep theirs. shown: the
-    certificate there, None if there is none. The constructor raises ConfigError for files that
-    cannot be used.
+    context: for connections that begin from now on; those that are open keep theirs.
+    shown: the certificate there, None if there is none. The constructor raises ConfigError for
+        files that cannot be used.
     """
 
     is_server = True
@@ -98,7 +98,11 @@ class _Certificates:
 
 
 class TlsListener(_Certificates):
-    """TLS of one listener. rules: from a caller's certificate to its user. protocols: of ALPN."""
+    """TLS of one listener.
+
+    rules: from a caller's certificate to its user.
+    protocols: of ALPN.
+    """
 
     def __init__(
         self, settings: TlsSettings, rules: PrincipalRules, protocols: Sequence[str] = ()

@@ -4,6 +4,7 @@
 (b) a peer broke the protocol: `WireError`, close that connection;
 (c) damaged data: `CorruptData(path, position, reason)`;
 (d) our own bug: `invariant()` raises `InvariantViolated`, the process exits and recovers from disk.
+    It guards our own state alone, never a peer's bytes (see `peer_failures` for the unforeseen).
 
 `ErrorCode` holds Apache Kafka's numbers; they are the vocabulary of every refusal.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import resource
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +21,7 @@ T = TypeVar("T")
 
 
 class ErrorCode(enum.IntEnum):
-    """Kafka's error codes (Errors.java, 4.3), as far as Kvorum uses them."""
+    """Kafka's error codes (Errors.java, 4.4), as far as Kvorum uses them."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -138,10 +140,24 @@ class ErrorCode(enum.IntEnum):
     TELEMETRY_TOO_LARGE = 118
     INVALID_REGISTRATION = 119
     TRANSACTION_ABORTABLE = 120
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
     INVALID_REGULAR_EXPRESSION = 128
+    SHARE_SESSION_LIMIT_REACHED = 133
+
+
+def error_code_of(code: int) -> ErrorCode:
+    """The ErrorCode of a code that another node has sent; UNKNOWN_SERVER_ERROR for one that only
+    newer nodes know."""
+    try:
+        return ErrorCode(int(code))
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +193,9 @@ class QuorumNotReached(ConfigError):
 class CorruptData(KvorumError):
     """Stored bytes that fail their checks.
 
-    path: the file. position: the byte offset in it. reason: the check that failed.
+    path: the file.
+    position: the byte offset in it.
+    reason: the check that failed.
     """
 
     def __init__(self, path: str, position: int, reason: str) -> None:
@@ -208,11 +226,32 @@ class InvariantViolated(KvorumError):
 
 def disk_failure(failure: OSError) -> str:
     """A sentence on a failed disk call: the file, the error, and the remedy before a new start."""
+    way_out = shortage_of(failure)
     if failure.errno in (errno.ENOSPC, errno.EDQUOT):
         way_out = "make room on that disk, then start again"
-    else:
+    elif not way_out:
         way_out = "see to that disk or its permissions, then start again"
     return f"{failure.filename}: {failure.strerror or failure}; {way_out}"
+
+
+def shortage_of(failure: BaseException | None) -> str:
+    """The limit that an OSError met, and the way out; "" for any other error. The process or the
+    machine lacks something: no disk has failed, and what is on it is sound."""
+    match failure.errno if isinstance(failure, OSError) else None:
+        case errno.EMFILE:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            return (
+                f"the limit of open files, {limit:,}, is used up: raise it (LimitNOFILE= of the "
+                "unit, ulimit -n of the shell), then start again"
+            )
+        case errno.ENFILE:
+            return "the machine has no open file left: raise fs.file-max, then start again"
+        case errno.ENOMEM:
+            return (
+                "there is no memory left: give the machine or the unit (MemoryMax=) more, then "
+                "start again"
+            )
+    return ""
 
 
 def invariant(condition: object, message: str) -> None:

@@ -44,9 +44,10 @@ class Word(enum.IntEnum):
 class Conditions:
     """The faults of one process's disk and clock; the defaults are those of a healthy one.
 
-    sync_delay_us: added to every fsync. sync_errno, write_errno: of every fsync, of every write; 0
-    for none. room_bytes: by which files may still grow, UNLIMITED for no limit. clock_offset_ms:
-    added to the wall clock.
+    sync_delay_us: added to every fsync.
+    sync_errno, write_errno: of every fsync, of every write; 0 for none.
+    room_bytes: by which files may still grow, UNLIMITED for no limit.
+    clock_offset_ms: added to the wall clock.
     """
 
     sync_delay_us: int = 0

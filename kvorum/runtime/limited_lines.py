@@ -12,7 +12,8 @@ from kvorum.runtime.protocol_error_log import ProtocolErrorLog
 class LimitedLines:
     """Logs warnings of closed connections, or of other refusals, at most a few a second.
 
-    now_ms: a clock that never goes back. log: makes the lines, by default of closed connections.
+    now_ms: a clock that never goes back.
+    log: makes the lines, by default of closed connections.
     """
 
     def __init__(

@@ -104,7 +104,8 @@ class MemoryFile:
 class MemoryDisk:
     """Implements `runtime.disk.Disk` in memory; see the top of the file.
 
-    rng: decides what survives a crash. capacity_bytes: ENOSPC above it, None for no limit.
+    rng: decides what survives a crash.
+    capacity_bytes: ENOSPC above it, None for no limit.
     is_withdrawn: every call fails, because the process that used the disk has ended.
     has_lost_power: PowerCut was raised, and `crash` has not been called yet.
     """

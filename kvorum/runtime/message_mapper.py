@@ -41,7 +41,7 @@ class ByHand:
     """A field whose two forms differ in more than their types.
 
     encode: converts the dataclass's value to the message's (plain values; dicts for messages).
-        decode: the reverse.
+    decode: the reverse.
     message_field: the field's name in the message, if it is another.
     """
 

@@ -30,8 +30,9 @@ class Counter:
 class Histogram:
     """Counts of observed values by fixed bounds.
 
-    bounds: upper bounds, inclusive and ascending, as Prometheus has them. counts: one for each
-    bound, not accumulated, and one for the values above. sum: of all values.
+    bounds: upper bounds, inclusive and ascending, as Prometheus has them.
+    counts: one for each bound, not accumulated, and one for the values above.
+    sum: of all values.
     """
 
     __slots__ = ("_before", "_before_s", "_older", "bounds", "counts", "sum")

@@ -18,8 +18,11 @@ _SECOND_MS = 1_000
 
 class ProtocolErrorLog:
     """The limit's state. Call `closed` for each connection; while `has_more`, call `more` at
-    `more_due_ms`. one: begins the line of one connection. many: begins the line with the number of
-    connections above the limit."""
+    `more_due_ms`.
+
+    one: begins the line of one connection.
+    many: begins the line with the number of connections above the limit.
+    """
 
     __slots__ = ("_began_ms", "_held_back", "_many", "_one", "_repeats", "_written")
 

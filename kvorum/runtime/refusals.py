@@ -1,4 +1,4 @@
-"""The refusals of a caller by a gRPC server, and the growing pause after them. Pure.
+"""The refusals of a caller by a gRPC server, and the growing pause after them.
 
 Only an operator can end a refusal. Asked again at once, a server's log would grow by forty lines a
 second.

@@ -44,8 +44,9 @@ async def connect_tcp(
 async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> Sequence[Found]:
     try:
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # a broker may register any host name, such as `broker..svc`
-        raise OSError(errno.EINVAL, f"{host!r} is no host name: {error}") from error
+    except (ValueError, OverflowError) as error:
+        # A broker may register any address: `broker..svc` and names with a NUL are refused so.
+        raise OSError(errno.EINVAL, f"{host!r}:{port} is no address: {error}") from error
 
 
 async def _connect(loop: asyncio.AbstractEventLoop, found: Found) -> socket.socket:
@@ -71,9 +72,10 @@ async def listening_sockets(
 ) -> list[socket.socket]:
     """Non-blocking sockets that listen on every address of the host, all on one port.
 
-    port: 0 for any free one. options: of SOL_SOCKET, which accepted connections inherit. Raises
-    OSError if one address cannot be used; addresses of a family that the machine lacks are left
-    out if there are others.
+    port: 0 for any free one.
+    options: of SOL_SOCKET, which accepted connections inherit.
+    Raises OSError if one address cannot be used; addresses of a family that the machine lacks are
+    left out if there are others.
     """
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     made: list[socket.socket] = []

@@ -23,15 +23,18 @@ CLIENT_AUTH = {
 class TlsSettings:
     """The `ssl.*` settings of one listener, or of connections that a node or client opens.
 
-    what: names the listener or the file in messages. keystore: file with the certificate's chain
-    and its key.
+    what: names the listener or the file in messages.
+    keystore: file with the certificate's chain and its key.
 
     certificate_chain, key: the same as PEM text, in place of a file; a client may have neither.
     truststore, trusted: file or text of the CAs that sign the other side's certificates; a client
-    without them trusts the CAs of the system. client_auth: a server's; a key of CLIENT_AUTH.
-    versions: keys of VERSIONS. checks_name: a client's; False accepts a certificate of any host.
+        without them trusts the CAs of the system.
+    client_auth: a server's; a key of CLIENT_AUTH.
+    versions: keys of VERSIONS.
+    checks_name: a client's; False accepts a certificate of any host.
     allows_other_name, allows_fewer_hosts: of the certificate that takes the place of another in a
-    running node. listener: its name, "" for none.
+        running node.
+    listener: its name, "" for none.
     """
 
     what: str

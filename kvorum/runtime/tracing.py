@@ -1,6 +1,6 @@
 """Spans of requests, across the nodes that work on them (W3C Trace Context).
 
-A node without tracing only reads `tracer`, which is None. `launch.tracing` sets it to a tracer that
+A node without tracing only reads `tracer`, which is None; launch sets it to one that
 exports to OpenTelemetry. The present span's identity is in a context variable, so that it reaches
 the calls that a request makes: gRPC carries it to controllers in the header `traceparent`.
 """
@@ -33,8 +33,11 @@ class Tracer(Protocol):
     def begin(
         self, name: str, attributes: Mapping[str, Value], *, parent: str = "", began_ns: int = 0
     ) -> Span:
-        """A span of a request that this node serves. parent: the caller's traceparent. began_ns:
-        since 1970; 0 for now."""
+        """A span of a request that this node serves.
+
+        parent: the caller's traceparent.
+        began_ns: since 1970; 0 for now.
+        """
         ...
 
 

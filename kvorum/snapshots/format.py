@@ -68,7 +68,7 @@ BOOTSTRAP_ID = SnapshotId(0, 0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
     """The part of the log that a snapshot covers: all below end_offset; the last record has
-    `epoch`.
+        `epoch`.
 
     timestamp_ms: of the last record covered, never of a clock (see the top of the file).
     kraft_version, voters: the quorum's own state at end_offset; opaque here.
@@ -128,7 +128,11 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def encode_footer(*, frames: int, data_bytes: int) -> bytes:
-    """The footer frame. frames: number of data frames. data_bytes: sum of their payloads."""
+    """The footer frame.
+
+    frames: number of data frames.
+    data_bytes: sum of their payloads.
+    """
     return encode_frame(FOOTER, msgpack.packb({"frames": frames, "bytes": data_bytes}))
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.ids import UUID_ZERO
+from kvorum.storage.files.transaction_index import AbortedTransaction
 from kvorum.wire.primitives import (
     INT32,
     REQUEST_ITEMS_MAX,
@@ -60,16 +61,6 @@ class FileSlice(Protocol):
     def read(self) -> bytes: ...
 
 
-class Aborted(Protocol):
-    """An aborted transaction (storage.log.transaction_index.AbortedTransaction)."""
-
-    @property
-    def producer_id(self) -> int: ...
-
-    @property
-    def first_offset(self) -> int: ...
-
-
 class FetchPartition(NamedTuple):
     """The request for one partition; -1 for fields that the version lacks."""
 
@@ -82,7 +73,9 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """name: "" from v13 on. topic_id: zero before v13."""
+    """name: "" from v13 on.
+    topic_id: zero before v13.
+    """
 
     name: str
     topic_id: bytes
@@ -112,8 +105,9 @@ class FetchRequest(NamedTuple):
 class FetchedPartition(NamedTuple):
     """The response for one partition.
 
-    records: a slice, None for no data. preferred_replica: the broker that the consumer should read
-        from instead (v11+), -1 for this one.
+    records: a slice, None for no data.
+    preferred_replica: the broker that the consumer should read from instead (v11+), -1 for this
+        one.
     aborted: transactions to skip, None if the client also reads uncommitted records.
     """
 
@@ -125,7 +119,7 @@ class FetchedPartition(NamedTuple):
     diverging: tuple[int, int] | None = None
     current_leader: tuple[int, int] | None = None
     records: FileSlice | None = None
-    aborted: Sequence[Aborted] | None = None
+    aborted: Sequence[AbortedTransaction] | None = None
     preferred_replica: int = -1
 
 
@@ -297,7 +291,7 @@ def _pack_with_aborted(
     out: bytearray,
     version: int,
     partition: FetchedPartition,
-    aborted: Sequence[Aborted],
+    aborted: Sequence[AbortedTransaction],
     length: int,
 ) -> None:
     is_flexible = version >= FIRST_FLEXIBLE

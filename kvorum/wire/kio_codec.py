@@ -12,20 +12,19 @@ Values: ints for every number, error code and duration in ms (kio's `throttle_ti
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
 from typing import Any
 
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.ids import UUID_ZERO
-from kvorum.wire.length_check import check_lengths
+from kvorum.wire.length_check import check_lengths, without_unknown_tags
 from kvorum.wire.null_check import Check, null_check
 from kvorum.wire.primitives import REQUEST_ITEMS_MAX, count_bytes, string_bytes, uvarint_bytes
-from kvorum.wire.shapes import shape_of
-from kvorum.wire.unknown_tags import without_unknown_tags
+from kvorum.wire.schema import Field, SchemaWalk
 
 Encoder = Callable[[bytearray, Any], None]
 
@@ -53,7 +52,8 @@ def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
     # kio refuses writable buffers.
     readable = bytes(body)
     items_max = REQUEST_ITEMS_MAX if kind == "request" else None
-    check_lengths(message_class(name, version, kind), readable, items_max=items_max)
+    entity_class = message_class(name, version, kind)
+    check_lengths(entity_class, readable, items_max=items_max)
     for is_cleaned in (False, True):
         try:
             entity, _ = read(readable, 0)
@@ -61,7 +61,7 @@ def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
             # kio raises KeyError for a tagged field that is newer than its schemas.
             if is_cleaned:
                 raise WireError(f"malformed {name} v{version} {kind}: {error!r}") from error
-            readable = without_unknown_tags(message_class(name, version, kind), body)
+            readable = without_unknown_tags(entity_class, readable)
         except (decode_error, ValueError, OverflowError, MemoryError) as error:
             raise WireError(f"malformed {name} v{version} {kind}: {error!r}") from error
         else:
@@ -127,82 +127,72 @@ def _reader(name: str, version: int, kind: str) -> tuple[Any, type[Exception], C
 
 @functools.cache
 def _message_encoder(name: str, version: int, kind: str) -> Encoder:
-    return _entity_encoder(message_class(name, version, kind))
+    return _ENCODERS.of(message_class(name, version, kind))
 
 
-@functools.cache
-def _entity_encoder(entity: Any) -> Encoder:
-    is_flexible = bool(entity.__flexible__)
-    plain: list[tuple[str, Any, Encoder]] = []
-    tagged: list[tuple[int, str, Any, Encoder]] = []
-    for field in dataclasses.fields(entity):
-        tag = field.metadata.get("tag")
-        encoder = _field_encoder(field, is_flexible, is_tagged=tag is not None)
-        if tag is None:
-            plain.append((field.name, _default_of(field), encoder))
-        else:
-            tagged.append((tag, field.name, _tag_default_of(field), encoder))
-    tagged.sort(key=lambda row: row[0])
+class _Encoders(SchemaWalk[Encoder]):
+    def of_struct(self, entity: Any, fields: Sequence[tuple[Field, Encoder]]) -> Encoder:
+        is_flexible = bool(entity.__flexible__)
+        plain = [
+            (one.name, _default_of(one), encoder) for one, encoder in fields if one.tag is None
+        ]
+        tagged = [
+            (one.tag, one.name, _tag_default_of(one), encoder)
+            for one, encoder in sorted(fields, key=lambda pair: pair[0].tag or 0)
+            if one.tag is not None
+        ]
 
-    def encode(out: bytearray, values: Mapping[str, Any]) -> None:
-        for name, default, encoder in plain:
-            value = values.get(name, default)
-            if value is _MISSING:
-                raise KeyError(f"{entity.__name__}.{name} has no default and was not given")
-            encoder(out, value)
-        if not is_flexible:
-            return
-        present = [row for row in tagged if values.get(row[1], row[2]) != row[2]]
-        own: Sequence[tuple[int, bytes]] = values.get(OWN_TAGS, ())
-        out += uvarint_bytes(len(present) + len(own))
-        for tag, name, _, encoder in present:
-            payload = bytearray()
-            encoder(payload, values[name])
-            out += uvarint_bytes(tag) + uvarint_bytes(len(payload)) + payload
-        for tag, data in own:
-            out += uvarint_bytes(tag) + uvarint_bytes(len(data)) + data
+        def encode(out: bytearray, values: Mapping[str, Any]) -> None:
+            for name, default, encoder in plain:
+                value = values.get(name, default)
+                if value is MISSING:
+                    raise KeyError(f"{entity.__name__}.{name} has no default and was not given")
+                encoder(out, value)
+            if not is_flexible:
+                return
+            present = [row for row in tagged if values.get(row[1], row[2]) != row[2]]
+            own: Sequence[tuple[int, bytes]] = values.get(OWN_TAGS, ())
+            out += uvarint_bytes(len(present) + len(own))
+            for tag, name, _, encoder in present:
+                payload = bytearray()
+                encoder(payload, values[name])
+                out += uvarint_bytes(tag) + uvarint_bytes(len(payload)) + payload
+            for tag, data in own:
+                out += uvarint_bytes(tag) + uvarint_bytes(len(data)) + data
 
-    return encode
+        return encode
 
+    def of_array(self, item: Encoder, field: Field) -> Encoder:
+        is_flexible = field.is_flexible
 
-def _field_encoder(field: Any, is_flexible: bool, *, is_tagged: bool) -> Encoder:
-    kind, inner, is_optional = shape_of(field.type)
-    item: Encoder
-    if dataclasses.is_dataclass(inner):
-        item = _entity_encoder(inner)  # type: ignore[arg-type]
-    else:
-        item = _primitive_encoder(field.metadata["kafka_type"], is_flexible)
-    if kind == "array":
-        return _array_encoder(item, is_flexible)
-    if is_optional and dataclasses.is_dataclass(inner) and not is_tagged:
-        return _nullable_struct_encoder(item)
-    return item
+        def encode(out: bytearray, values: Any) -> None:
+            if type(values) is Packed:
+                out += values
+                return
+            if values is None:
+                out += count_bytes(-1, is_flexible)
+                return
+            out += count_bytes(len(values), is_flexible)
+            for value in values:
+                item(out, value)
 
+        return encode
 
-def _array_encoder(item: Encoder, is_flexible: bool) -> Encoder:
-    def encode(out: bytearray, values: Any) -> None:
-        if type(values) is Packed:
-            out += values
-            return
-        if values is None:
-            out += count_bytes(-1, is_flexible)
-            return
-        out += count_bytes(len(values), is_flexible)
-        for value in values:
-            item(out, value)
+    def of_nullable(self, one: Encoder) -> Encoder:
+        def encode(out: bytearray, value: Any) -> None:
+            if value is None:
+                out += b"\xff"
+                return
+            out += b"\x01"
+            one(out, value)
 
-    return encode
+        return encode
+
+    def of_primitive(self, field: Field) -> Encoder:
+        return _primitive_encoder(field.kafka_type, field.is_flexible)
 
 
-def _nullable_struct_encoder(item: Encoder) -> Encoder:
-    def encode(out: bytearray, value: Any) -> None:
-        if value is None:
-            out += b"\xff"
-            return
-        out += b"\x01"
-        item(out, value)
-
-    return encode
+_ENCODERS = _Encoders()
 
 
 def _primitive_encoder(kafka_type: str, is_flexible: bool) -> Encoder:
@@ -236,38 +226,29 @@ def _primitive_encoder(kafka_type: str, is_flexible: bool) -> Encoder:
     raise WireError(f"no encoder for the type {kafka_type}")
 
 
-def _default_of(field: Any) -> Any:
-    if field.default is not dataclasses.MISSING:
+def _default_of(field: Field) -> Any:
+    """The value of a field that the mapping does not have; MISSING if it must have the field."""
+    if field.default is not MISSING:
         return _plain(field.default)
-    kind, inner, is_optional = shape_of(field.type)
-    kafka_type = field.metadata.get("kafka_type")
-    if kafka_type == "error_code" or (kafka_type or "").startswith("timedelta"):
+    if field.kafka_type == "error_code" or field.kafka_type.startswith("timedelta"):
         return 0
-    if kafka_type == "uuid" and kind == "one":
-        return None
-    if kafka_type == "bool":
+    if field.kafka_type == "bool":
         return False
-    if is_optional and not dataclasses.is_dataclass(inner) and kind == "one":
-        return None
-    return _MISSING
+    if field.is_array or field.struct is not None:
+        return MISSING
+    return None if field.is_optional or field.kafka_type == "uuid" else MISSING
 
 
-def _tag_default_of(field: Any) -> Any:
-    if field.default is not dataclasses.MISSING:
+def _tag_default_of(field: Field) -> Any:
+    if field.default is not MISSING:
         return _plain(field.default)
-    kind, _, _ = shape_of(field.type)
-    return () if kind == "array" else None
+    return () if field.is_array else None
 
 
 def _plain(value: Any) -> Any:
     return milliseconds(value) if hasattr(value, "total_seconds") else value
 
 
-class _Missing:
-    """Marks a field that every caller must provide."""
-
-
-_MISSING = _Missing()
 _PACKERS = {
     "int8": struct.Struct(">b"),
     "int16": struct.Struct(">h"),

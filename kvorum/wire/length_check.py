@@ -4,29 +4,39 @@ kio's native parser trusts an array's count and allocates memory for that many i
 20 bytes that claims two billion items would kill the process. This module compares every count and
 length with the remaining bytes; an item takes at least one byte. It also counts all items, so that
 one request cannot keep a broker busy for seconds.
+
+The same walk finds the tagged fields that this build does not know (KIP-482). A newer client may
+add them to any struct of a flexible version, and kio refuses them: the body is then copied without
+them and read again. Only messages with such a tag pay for that.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvorum.runtime.errors import WireError
-from kvorum.wire.primitives import INT16, INT32
-from kvorum.wire.shapes import shape_of
+from kvorum.wire.primitives import INT16, INT32, uvarint_bytes
+from kvorum.wire.schema import Field, SchemaWalk
+
+Edit = tuple[int, int, bytes]
+"""The bytes from start to end of a message, and those that take their place."""
 
 
-class Items:
-    """The number of array items and tagged fields that a message may still have."""
+class Walked:
+    """The things that a walk over one message has met.
 
-    __slots__ = ("left", "most")
+    left: the number of array items and tagged fields that the message may still have.
+    edits: they take the unknown tags out of the message.
+    """
+
+    __slots__ = ("edits", "left", "most")
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
+        self.edits: list[Edit] = []
 
     def take(self, count: int) -> None:
         if count > 0:
@@ -35,8 +45,8 @@ class Items:
                 raise WireError(f"{count} items more make it over the bound of {self.most}")
 
 
-Skip = Callable[[bytes, int, Items], int]
-"""(message, start of a value, items) -> end of the value. Raises WireError, IndexError,
+Skip = Callable[[bytes, int, Walked], int]
+"""(message, start of a value, what the walk met) -> end of the value. Raises WireError, IndexError,
 struct.error."""
 
 FIXED_BYTES = {
@@ -56,110 +66,135 @@ def check_lengths(entity: Any, body: bytes, *, items_max: int | None = None) -> 
     most = len(body) if items_max is None else items_max
     if entity.__flexible__ and len(body) <= most and _LARGE_UVARINT.search(body) is None:
         return
+    _walk(entity, body, Walked(most))
+
+
+def without_unknown_tags(entity: Any, body: bytes) -> bytes:
+    """`body`, a message of kio's class `entity` in a flexible version, without unknown tags.
+
+    Raises WireError if it is malformed.
+    """
+    met = Walked(len(body))
+    _walk(entity, body, met)
+    parts = []
+    at = 0
+    for start, end, instead in sorted(met.edits):
+        parts += [body[at:start], instead]
+        at = end
+    return b"".join([*parts, body[at:]])
+
+
+def _walk(entity: Any, body: bytes, met: Walked) -> None:
     try:
-        end = _entity_skip(entity)(body, 0, Items(most))
+        end = SKIPS.of(entity)(body, 0, met)
     except (IndexError, struct.error) as error:
         raise WireError(f"{entity.__name__} of {len(body)} bytes ends too early") from error
     if end > len(body):
         raise WireError(f"{entity.__name__} of {len(body)} bytes ends too early")
 
 
-@functools.cache
-def _entity_skip(entity: Any) -> Skip:
-    is_flexible = bool(entity.__flexible__)
-    plain: list[Skip] = []
-    tagged: dict[int, Skip] = {}
-    for field in dataclasses.fields(entity):
-        tag = field.metadata.get("tag")
-        skip = _field_skip(field, is_flexible, is_tagged=tag is not None)
-        if tag is None:
-            plain.append(skip)
-        else:
-            tagged[tag] = skip
+class _Skips(SchemaWalk[Skip]):
+    def of_struct(self, entity: Any, fields: Sequence[tuple[Field, Skip]]) -> Skip:
+        is_flexible = bool(entity.__flexible__)
+        plain = [skip for field, skip in fields if field.tag is None]
+        tagged = {field.tag: skip for field, skip in fields if field.tag is not None}
 
-    def skip_entity(body: bytes, at: int, items: Items) -> int:
-        for skip in plain:
-            at = skip(body, at, items)
-        return _skip_tags(body, at, items, tagged) if is_flexible else at
+        def skip_struct(body: bytes, at: int, met: Walked) -> int:
+            for skip in plain:
+                at = skip(body, at, met)
+            return _skip_tags(body, at, met, tagged) if is_flexible else at
 
-    return skip_entity
+        return skip_struct
+
+    def of_array(self, item: Skip, field: Field) -> Skip:
+        is_flexible = field.is_flexible
+
+        def skip_array(body: bytes, at: int, met: Walked) -> int:
+            if is_flexible:
+                count, at = _uvarint(body, at)
+                count -= 1
+            else:
+                count = INT32.unpack_from(body, at)[0]
+                at += 4
+            _fits(body, at, count)
+            met.take(count)
+            for _ in range(count):
+                at = item(body, at, met)
+            return at
+
+        return skip_array
+
+    def of_nullable(self, one: Skip) -> Skip:
+        def skip_nullable(body: bytes, at: int, met: Walked) -> int:
+            return at + 1 if body[at] == _NULL_STRUCT else one(body, at + 1, met)
+
+        return skip_nullable
+
+    def of_primitive(self, field: Field) -> Skip:
+        size = FIXED_BYTES.get(field.kafka_type)
+        if size is not None:
+            fixed = size
+            return lambda _body, at, _met: at + fixed
+        if field.is_flexible:
+            return _skip_compact
+        return _skip_string if field.kafka_type == "string" else _skip_bytes
 
 
-def _skip_tags(body: bytes, at: int, items: Items, known: dict[int, Skip]) -> int:
+SKIPS = _Skips()
+
+
+def _skip_tags(body: bytes, at: int, met: Walked, known: dict[int, Skip]) -> int:
+    start = at
     count, at = _uvarint(body, at)
-    items.take(count)
+    met.take(count)
+    first, kept = at, count
     for _ in range(count):
-        tag, at = _uvarint(body, at)
-        size, at = _uvarint(body, at)
+        begin = at
+        tag, sized = _uvarint(body, at)
+        size, at = _uvarint(body, sized)
         end = at + size
         _fits(body, at, size)
         skip = known.get(tag)
-        if skip is not None and skip(body, at, items) > end:
-            raise WireError(f"tag {tag} is longer than the {size} bytes that it says")
+        if skip is None:
+            met.edits.append((begin, end, b""))
+            kept -= 1
+        else:
+            _skip_known(body, met, skip, (sized, at, end), tag)
         at = end
+    if kept < count:
+        met.edits.append((start, first, uvarint_bytes(kept)))
     return at
 
 
-def _field_skip(field: Any, is_flexible: bool, *, is_tagged: bool) -> Skip:
-    kind, inner, is_optional = shape_of(field.type)
-    if dataclasses.is_dataclass(inner):
-        item = _entity_skip(inner)  # type: ignore[arg-type]
-    else:
-        item = _primitive_skip(field.metadata["kafka_type"], is_flexible)
-    if kind == "array":
-        return _array_skip(item, is_flexible)
-    if is_optional and dataclasses.is_dataclass(inner) and not is_tagged:
-        return _nullable_struct_skip(item)
-    return item
+def _skip_known(
+    body: bytes, met: Walked, skip: Skip, place: tuple[int, int, int], tag: int
+) -> None:
+    """Skip a known tag's value. place: of its size, of the value, and of what follows."""
+    sized, at, end = place
+    done = len(met.edits)
+    last = skip(body, at, met)
+    if last > end:
+        raise WireError(f"tag {tag} is longer than the {end - at} bytes that it says")
+    if len(met.edits) > done:
+        if last < end:
+            met.edits.append((last, end, b""))
+        change = sum(len(instead) - (stop - start) for start, stop, instead in met.edits[done:])
+        met.edits.append((sized, at, uvarint_bytes(end - at + change)))
 
 
-def _array_skip(item: Skip, is_flexible: bool) -> Skip:
-    def skip_array(body: bytes, at: int, items: Items) -> int:
-        if is_flexible:
-            count, at = _uvarint(body, at)
-            count -= 1
-        else:
-            count = INT32.unpack_from(body, at)[0]
-            at += 4
-        _fits(body, at, count)
-        items.take(count)
-        for _ in range(count):
-            at = item(body, at, items)
-        return at
-
-    return skip_array
-
-
-def _nullable_struct_skip(item: Skip) -> Skip:
-    def skip_struct(body: bytes, at: int, items: Items) -> int:
-        return at + 1 if body[at] == _NULL_STRUCT else item(body, at + 1, items)
-
-    return skip_struct
-
-
-def _primitive_skip(kafka_type: str, is_flexible: bool) -> Skip:
-    size = FIXED_BYTES.get(kafka_type)
-    if size is not None:
-        fixed = size
-        return lambda _body, at, _items: at + fixed
-    if is_flexible:
-        return _skip_compact
-    return _skip_string if kafka_type == "string" else _skip_bytes
-
-
-def _skip_compact(body: bytes, at: int, _items: Items) -> int:
+def _skip_compact(body: bytes, at: int, _met: Walked) -> int:
     length, at = _uvarint(body, at)
     _fits(body, at, length - 1)
     return at + max(length - 1, 0)
 
 
-def _skip_string(body: bytes, at: int, _items: Items) -> int:
+def _skip_string(body: bytes, at: int, _met: Walked) -> int:
     length: int = INT16.unpack_from(body, at)[0]
     _fits(body, at + 2, length)
     return at + 2 + max(length, 0)
 
 
-def _skip_bytes(body: bytes, at: int, _items: Items) -> int:
+def _skip_bytes(body: bytes, at: int, _met: Walked) -> int:
     length: int = INT32.unpack_from(body, at)[0]
     _fits(body, at + 4, length)
     return at + 4 + max(length, 0)

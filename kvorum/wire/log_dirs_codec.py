@@ -30,8 +30,8 @@ class DescribedDirectory:
     """One data directory of a DescribeLogDirs response.
 
     directory_id: 16 bytes; None if the broker does not send it or could not read it.
-    replicas, size_bytes: of the replicas in it. total_bytes, usable_bytes: of the file system, -1
-        if unknown.
+    replicas, size_bytes: of the replicas in it.
+    total_bytes, usable_bytes: of the file system, -1 if unknown.
     offline: number of offline (damaged) replicas in an online directory, None if the broker does
         not send it.
     offline_names: the folder names of the first of them.

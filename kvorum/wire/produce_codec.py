@@ -40,7 +40,9 @@ class ProducePartition(NamedTuple):
 
 
 class ProduceTopic(NamedTuple):
-    """name: "" from v13 on. topic_id: zero before v13."""
+    """name: "" from v13 on.
+    topic_id: zero before v13.
+    """
 
     name: str
     topic_id: bytes
@@ -57,8 +59,8 @@ class ProduceRequest(NamedTuple):
 class ProducedPartition(NamedTuple):
     """The result for one partition.
 
-    current_leader: (id, epoch), sent with NOT_LEADER_OR_FOLLOWER from v10 on. record_errors: (index
-        in the batch, sentence), sent from v8 on.
+    current_leader: (id, epoch), sent with NOT_LEADER_OR_FOLLOWER from v10 on.
+    record_errors: (index in the batch, sentence), sent from v8 on.
     """
 
     partition_id: int

@@ -1,8 +1,8 @@
 """The table of the APIs and versions that a listener serves.
 
-Each file in `broker/api` declares its `Api`, and `registry` builds the table from the declarations.
-ApiVersions, the header parser and the dispatcher all read it. So the advertised versions differ
-from the served ones only where a declaration says so (`advertised_min_version`).
+Each file in `kvorum/broker/api` declares its `Api`, and `registry` builds the table from the
+declarations. ApiVersions, the header parser and the dispatcher all read it. So the advertised
+versions differ from the served ones only where a declaration says so (`advertised_min_version`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _NO_VERSION = 1 << 15
 class Api:
     """The versions of one API that its file serves.
 
-    key: Kafka's number. name: kio's schema folder (`list_offsets`).
+    key: Kafka's number.
+    name: kio's schema folder (`list_offsets`).
     min_version, max_version: served, inclusive.
     first_flexible: first version with tagged fields and request header v2.
     advertised_min_version: given in ApiVersions if it must differ (0 for Produce: otherwise

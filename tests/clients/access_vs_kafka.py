@@ -16,16 +16,17 @@ import tempfile
 from pathlib import Path
 
 from bench.cluster import wait_for_port
-from bench.kafka_cluster import VERSION, fetch_jars
-from kvorum.chaos.live.processes import start_process, stop_process
+from bench.kafka_cluster import fetch_jars
+from kvorum.chaos.live.host.processes import start_process, stop_process
 from kvorum.chaos.live.systems.kafka_jars import (
+    OWN_LIBRARY,
     SERVER,
+    VERSION,
     format_storage,
     java_command,
     properties_text,
 )
 from kvorum.runtime.errors import ErrorCode
-from tests.clients.families import KAFKA_LIBRARY
 from tests.polling import eventually
 from tests.test_access.asking import (
     CASES,
@@ -65,15 +66,16 @@ def main() -> int:
     port = parser.parse_args().port
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="access-vs-kafka-")))
-        fetch_jars(KAFKA_LIBRARY)
+        fetch_jars(OWN_LIBRARY)
         file = folder / "server.properties"
         file.write_text(properties_text(properties(folder, port)), encoding="utf-8")
-        format_storage(KAFKA_LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
-        command = java_command(KAFKA_LIBRARY, SERVER, str(file), flags=("-Xmx512m",))
+        format_storage(OWN_LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
+        command = java_command(OWN_LIBRARY, SERVER, str(file), flags=("-Xmx512m",))
         process = start_process(command, log_file=str(folder / "server.log"))
         stack.callback(lambda: stop_process(process, timeout_ms=5_000))
         stack.callback(process.kill)
-        wait_for_port((f"127.0.0.1:{port}",), START_TIMEOUT_S)
+        for number in (port, port + 1):
+            wait_for_port((f"127.0.0.1:{number}",), START_TIMEOUT_S)
         recorded = record(port)
     text = json.dumps({"version": VERSION, "refusals": recorded}, indent=1, sort_keys=True)
     RECORDED.write_text(text + "\n", encoding="utf-8")
@@ -114,6 +116,9 @@ def properties(folder: Path, port: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
 
@@ -122,7 +127,7 @@ def record(port: int) -> dict[str, dict[str, list[int]]]:
     """Refusals by case and by ACLs."""
     admin = RawClient(port + 1)
     assert admin.log_in("admin", PASSWORD).error_code == ErrorCode.NONE
-    prepare(admin)
+    topic_id = prepare(admin)
     every = frozenset(question for case in CASES for question in allowances(case)[1])
     allow(admin, every)
     client = RawClient(port)
@@ -140,7 +145,7 @@ def record(port: int) -> dict[str, dict[str, list[int]]]:
         for case in asking:
             client = client_for(case, port, port + 1)
             try:
-                found[case_id(case)][allowance_id(allowed)] = refusals(client, case)
+                found[case_id(case)][allowance_id(allowed)] = refusals(client, case, topic_id)
             except OSError as failure:
                 raise SystemExit(
                     f"{case_id(case)} with {allowance_id(allowed)!r}: {failure!r}"
@@ -152,23 +157,26 @@ def record(port: int) -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def prepare(admin: RawClient) -> None:
-    """Make the topic, and a token of another user."""
+def prepare(admin: RawClient) -> bytes:
+    """Make the topic, and a token of another user; the topic's id."""
     topic = {
         "name": TOPIC, "num_partitions": 1, "replication_factor": 1, "assignments": [],
         "configs": [],
     }  # fmt: skip
     values = {"topics": [topic], "timeout": 10_000, "validate_only": False}
-    assert errors_in(admin.call("create_topics", 7, values)) == {0}
+    created = admin.call("create_topics", 7, values)
+    assert errors_in(created) == {0}
     version, token = REQUESTS["create_delegation_token"]
     assert errors_in(admin.call("create_delegation_token", version, token)) == {0}
+    topic_id: bytes = created.topics[0].topic_id.bytes
+    return topic_id
 
 
-def refusals(client: RawClient, case: Case) -> list[int]:
+def refusals(client: RawClient, case: Case, topic_id: bytes) -> list[int]:
     """The refusals in Kafka's answer."""
     name, version, values = case
     if name != "create_delegation_token":
-        return sorted(refusals_in(client.call(name, version, fresh(values))))
+        return sorted(refusals_in(client.call(name, version, fresh(values, topic_id))))
     # kio cannot read the timestamps of a refusal, -1; the error code is the first field.
     client.send(name, version, values)
     _, data = client.receive()

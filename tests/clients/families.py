@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvorum.chaos.live.systems.kafka_jars import OWN_LIBRARY
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TOOLS = ROOT / ".tools"
-KAFKA_LIBRARY = TOOLS / "kafka" / "lib"
 RUN_TIMEOUT_S = 240.0
 COMPILE_TIMEOUT_S = 120.0
 
@@ -107,8 +108,8 @@ class Java(Family):
     def missing(self) -> str:
         if shutil.which("javac") is None:
             return "needs a JDK (javac)"
-        if not any(KAFKA_LIBRARY.glob("kafka-clients-*.jar")):
-            return "needs Apache Kafka's jars in .tools/kafka/lib"
+        if not any(OWN_LIBRARY.glob("kafka-clients-*.jar")):
+            return f"needs Apache Kafka's jars in {OWN_LIBRARY}"
         return ""
 
     def command(self, folder: Path) -> list[str]:
@@ -126,13 +127,13 @@ class Java(Family):
         sources = [str(path) for path in sorted((HERE / "java").glob("*.java"))]
         if not classes.exists():
             subprocess.run(
-                ["javac", "-d", str(classes), "-cp", f"{KAFKA_LIBRARY}/*", *sources],
+                ["javac", "-d", str(classes), "-cp", f"{OWN_LIBRARY}/*", *sources],
                 check=True,
                 timeout=COMPILE_TIMEOUT_S,
             )
         quick = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-        return ["java", *quick, quiet, "-cp", f"{classes}:{KAFKA_LIBRARY}/*"]
+        return ["java", *quick, quiet, "-cp", f"{classes}:{OWN_LIBRARY}/*"]
 
 
 class FranzGo(Family):

@@ -1,19 +1,18 @@
-"""Apache Kafka's own command-line tools, run from the jars in .tools/kafka/lib."""
+"""Apache Kafka's own command-line tools, run from the jars that set-up puts into .tools."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from kvorum.chaos.live.systems.kafka_jars import OWN_LIBRARY
 from tests.polling import DEADLINE_S
 
-LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "kafka" / "lib"
 needs_java = pytest.mark.skipif(
-    shutil.which("java") is None or not any(LIBRARY.glob("kafka-clients-*.jar")),
-    reason="needs Java and Apache Kafka's jars in .tools/kafka/lib",
+    shutil.which("java") is None or not any(OWN_LIBRARY.glob("kafka-clients-*.jar")),
+    reason=f"needs Java and Apache Kafka's jars in {OWN_LIBRARY}",
 )
 
 
@@ -22,7 +21,7 @@ def java(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
     before C2's slower compilation would pay off.
     """
     options = (f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    return ["java", *options, "-cp", f"{LIBRARY}/*", main_class, *arguments]
+    return ["java", *options, "-cp", f"{OWN_LIBRARY}/*", main_class, *arguments]
 
 
 def run_tool(main_class: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

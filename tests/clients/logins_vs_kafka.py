@@ -14,15 +14,16 @@ import tempfile
 from pathlib import Path
 
 from bench.cluster import wait_for_port
-from bench.kafka_cluster import VERSION, fetch_jars
-from kvorum.chaos.live.processes import start_process, stop_process
+from bench.kafka_cluster import fetch_jars
+from kvorum.chaos.live.host.processes import start_process, stop_process
 from kvorum.chaos.live.systems.kafka_jars import (
+    OWN_LIBRARY,
     SERVER,
+    VERSION,
     format_storage,
     java_command,
     properties_text,
 )
-from tests.clients.families import KAFKA_LIBRARY
 from tests.clients.logins.cases import (
     CLIENTS,
     LISTENERS,
@@ -49,14 +50,14 @@ def main() -> int:
     ports = [options.port + at for at in range(len(LISTENERS))]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logins-vs-kafka-")))
-        fetch_jars(KAFKA_LIBRARY)
+        fetch_jars(OWN_LIBRARY)
         papers = Papers(folder)
         file = folder / "server.properties"
         file.write_text(properties_text(properties(folder, papers, ports)), encoding="utf-8")
-        format_storage(KAFKA_LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
+        format_storage(OWN_LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
         url = f"file://{papers.keys}"
         flags = ("-Xmx512m", f"{ALLOWED}.urls={url}", f"{ALLOWED}.files={papers.keys}")
-        command = java_command(KAFKA_LIBRARY, SERVER, str(file), flags=flags)
+        command = java_command(OWN_LIBRARY, SERVER, str(file), flags=flags)
         process = start_process(command, log_file=str(folder / "server.log"))
         stack.callback(lambda: stop_process(process, timeout_ms=5_000))
         stack.callback(process.kill)

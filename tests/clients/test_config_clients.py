@@ -19,7 +19,7 @@ from tests.live.cluster import Cluster
 from tests.polling import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
-CONFIG_COMMAND = "kafka.admin.ConfigCommand"
+CONFIG_COMMAND = "org.apache.kafka.tools.ConfigCommand"
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def files_of(directory: Path) -> list[str]:
 
 
 def without_first_batches(error: str) -> str:
-    """Complaints of Kafka 4.3's tool, without those about the first batch of a file that does not
+    """Complaints of Kafka 4.4's tool, without those about the first batch of a file that does not
     begin at offset 0: the tool assumes that the previous batch ended at offset -1.
     """
     lines = [line for line in error.splitlines() if "  -1 is followed by" not in line]
@@ -159,7 +159,7 @@ def test_kafkas_tool_reads_what_our_cleaner_left(harness: Harness) -> None:
         log = harness.cluster.replica(1, "compacted").log
         store = harness.cluster.replica(1, "compacted").log_dir.store
         done = store.checkpoints.cleaner_offset("compacted", 0) or 0
-        return done >= log.segment_base_offsets[-1] > 0
+        return done >= log.segments.bases[-1] > 0
 
     eventually(lambda: harness.call(is_clean), "it is compacted")
     restart(harness, 1)

@@ -1,6 +1,6 @@
 """Apache Kafka's own command-line tools, unchanged, against a Kvorum cluster and its files.
 
-The jars come by Maven (`make setup` fetches them where mvn is present) into .tools/kafka/lib.
+The jars come by Maven (`make setup` fetches them where mvn is present) into a folder of .tools.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 
 import pytest
 
-from kvorum.raft.control_text import control_text
+from kvorum.raft.node.control_text import control_text
 from kvorum.runtime.disk import OsDisk
-from kvorum.storage.log.checkpoints import read_meta_properties
+from kvorum.storage.files.checkpoints import read_meta_properties
 from kvorum.storage.tools.dump import dump_lines
 from tests.clients.java_tools import needs_java, run_tool, tool
 from tests.live.by_hand import HandMade
@@ -169,7 +169,8 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
         return dict(re.findall(row, features("describe")))
 
     others = {
-        "group.version": "1", "metadata.version": "4.3-IV0", "transaction.version": "2",
+        "group.version": "1", "metadata.version": "4.3-IV0", "share.version": "1",
+        "transaction.version": "2",
     }  # fmt: skip
     assert finalized() == {elr: "1", **others}
     assert "can be downgraded" in features("downgrade", "--feature", f"{elr}=0", "--dry-run")

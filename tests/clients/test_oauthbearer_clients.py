@@ -258,13 +258,17 @@ def test_kvorums_own_commands_log_in_with_a_token_and_are_refused(
         f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n"
     )
 
-    def listed(text: str) -> subprocess.CompletedProcess[str]:
+    def run(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         token.write_text(text)
-        return run_kvorum("topics", "list", "-b", tokens.by_file, "--command-config", str(file))
+        return run_kvorum(*arguments, "-b", tokens.by_file, "--command-config", str(file))
 
-    done = listed(tokens.issuer.token())
+    done = run(tokens.issuer.token(), "topics", "list")
     assert done.returncode == 0 and "t" in done.stdout.split(), done.stderr
-    refused = listed(tokens.issuer.tampered(sub="admin"))
+    done = run(tokens.issuer.token(), "produce", "t", "with a token")
+    assert done.returncode == 0, done.stderr
+    done = run(tokens.issuer.token(), "consume", "t")
+    assert "with a token" in done.stdout.splitlines(), done.stderr
+    refused = run(tokens.issuer.tampered(sub="admin"), "topics", "list")
     assert (refused.returncode, refused.stdout) == (5, "")
     assert "SASL_AUTHENTICATION_FAILED" in refused.stderr
 
@@ -273,8 +277,10 @@ def test_a_client_logs_in_again_before_its_token_expires(tokens: Tokens) -> None
     made: list[str] = []
 
     def token() -> str:
+        # It ends well after the client has asked for the next one: a session that is within a
+        # second of its end could not be renewed.
         now_s = int(time.time())
-        made.append(tokens.issuer.token(iat=now_s, exp=now_s + 4))
+        made.append(tokens.issuer.token(iat=now_s, exp=now_s + 8))
         return made[-1]
 
     def login(_: str) -> tuple[str, float]:
@@ -288,7 +294,7 @@ def test_a_client_logs_in_again_before_its_token_expires(tokens: Tokens) -> None
     def is_again() -> bool:
         producer.produce("t", b"value", on_delivery=lambda error, _: delivered.append(error))
         producer.flush(DEADLINE_S)
-        return len(made) > 3
+        return len(made) > 4  # 2.4 s each: the first session is over by then
 
     eventually(is_again, "it has asked for further tokens")
     assert set(delivered) == {None}

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kvorum.launch.access import STANDARD_AUTHORIZER
+from kvorum.launch.config.access import STANDARD_AUTHORIZER
 from tests.certificates import Authority
 from tests.clients.java_tools import java, needs_java
 from tests.live.by_hand import HandMade

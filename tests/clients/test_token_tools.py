@@ -71,8 +71,8 @@ class Cluster:
             lambda: run_kvorum(*create, "-b", self.plaintext).returncode == 0, "the topic is made"
         )
         done = run_kvorum(
-            "acls", "create", "--allow-principal", "User:alice", "--producer", "--topic", "t",
-            "-b", self.plaintext,
+            "acls", "create", "--allow-principal", "User:alice", "--producer", "--consumer",
+            "--topic", "t", "--group", "readers", "-b", self.plaintext,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
@@ -236,6 +236,12 @@ def test_kvorum_creates_lists_renews_and_expires(cluster: Cluster) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "by kvorum" in cluster.values()
+    for arguments in (("-n", "1"), ("-g", "readers")):
+        done = run_kvorum(
+            "consume", "t", *arguments, "-b", cluster.bootstrap, "--command-config", file
+        )
+        assert done.returncode == 0, done.stderr
+    assert "by kvorum" in done.stdout
     refused = run_kvorum("tokens", "list", "-b", cluster.bootstrap, "--command-config", file)
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused.stderr
     (gone,) = cluster.tokens("bob", "expire", token_id, "--yes")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, State
-from kvorum.broker.transactions.requests import ProducerIdentity
+from kvorum.broker.transactions.core.model import EPOCH_EXHAUSTED
+from kvorum.broker.transactions.core.requests import ProducerIdentity
 from kvorum.storage.format.batch import build_batch, stamp
 from tests.clients.java_tools import needs_java, tool
 from tests.command import kvorum
@@ -47,11 +47,12 @@ def test_kafkas_tool_reads_every_state(tmp_path: Path) -> None:
     rows = dumped(host, tmp_path)
     assert [row["version"] for row in rows] == ["1"] * 4
     assert [row["data"]["transactionStatus"] for row in rows] == [
-        State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT,
+        "Empty", "Ongoing", "PrepareCommit", "CompleteCommit",
     ]  # fmt: skip
     assert [row["data"]["producerEpoch"] for row in rows] == [0, 0, 1, 1]
     assert rows[1]["data"]["transactionPartitions"] == [{"topic": "t", "partitionIds": [0, 1]}]
     assert rows[2]["data"]["clientTransactionVersion"] == 2
+    assert {row["data"]["previousProducerId"] for row in rows} == {who.producer_id}
 
 
 def test_kafkas_tool_reads_the_change_of_producer_ids(tmp_path: Path) -> None:

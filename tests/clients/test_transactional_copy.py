@@ -19,11 +19,11 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from kvorum.chaos.live.links import LinkPlan, Stream, link_count, plan_links
-from kvorum.chaos.live.processes import free_ports
+from kvorum.chaos.live.host.links import LinkPlan, ProxyStream, link_count, plan_links
+from kvorum.chaos.live.host.processes import free_ports
+from kvorum.chaos.live.host.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
-from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
 from tests.clients.java_tools import java, needs_java
 from tests.live.clients import Topics, settings
@@ -225,7 +225,7 @@ def test_a_copy_under_cut_links_has_every_record_once(tmp_path: Path) -> None:
                 wait_for_share(bootstrap, number + 1, CUTS + 2)
                 for link in rng.sample(links, 3):
                     toxic = Toxic(
-                        name="cut", kind="timeout", stream=rng.choice(list(Stream)),
+                        name="cut", kind="timeout", stream=rng.choice(list(ProxyStream)),
                         attributes={"timeout": 0},
                     )  # fmt: skip
                     toxiproxy.add_toxic(link, toxic)

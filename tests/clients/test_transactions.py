@@ -194,7 +194,8 @@ def transactions(cluster: Cluster, *arguments: str) -> str:
 @pytest.mark.java
 def test_kafka_transactions_lists_describes_and_aborts(cluster: Cluster) -> None:
     Topics(cluster.bootstrap).create("tool", partitions=PARTITIONS, min_insync_replicas=2)
-    made = producer(cluster, "tool")
+    # Ten tools start a JVM each, while the transaction is open.
+    made = producer(cluster, "tool", transaction_timeout_ms=600_000)
     made.begin_transaction()
     write(made, "tool", 1)
     assert made.flush(DEADLINE_S) == 0

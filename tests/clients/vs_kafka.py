@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.cluster import bootstrap_of, broker_process, strike, wait_for_port
-from bench.kafka_cluster import VERSION, KafkaCluster
+from bench.kafka_cluster import KafkaCluster
+from kvorum.chaos.live.systems.kafka_jars import OWN_LIBRARY, VERSION
 from tests.clients.families import (
     FAMILIES,
     HERE,
-    KAFKA_LIBRARY,
     Family,
     differences,
     names_for,
@@ -51,7 +51,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vs-kafka-")))
         cluster = KafkaCluster(
-            directory=folder, port=options.port, library=KAFKA_LIBRARY, settings=SETTINGS
+            directory=folder, port=options.port, library=OWN_LIBRARY, settings=SETTINGS
         )
         cluster.prepare()
         stack.callback(cluster.stop)

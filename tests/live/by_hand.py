@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kvorum.launch.node_file import load_node_file
+from kvorum.launch.config.node_file import load_node_file
 from kvorum.runtime.config import dump_properties
 from tests.live.cluster import Command, Ports, run_kvorum
 from tests.polling import eventually

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kvorum.launch.secure_plan import NODES_PORT_SHIFT
+from kvorum.launch.cluster.secure_plan import NODES_PORT_SHIFT
 from tests.polling import DEADLINE_S, eventually
 
 _PORT_LOW, _PORT_HIGH = 30_000, 32_700

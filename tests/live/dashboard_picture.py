@@ -45,6 +45,7 @@ class Observation:
         self.version = ""
 
     def wait_until(self, at_s: float) -> None:
+        """Let the cluster run up to a time of the picture's axis; nothing is waited for."""
         time.sleep(max(0.0, self.start_s + at_s - time.time()))
 
     def note(self, node: str, *, is_kill: bool) -> None:

@@ -122,16 +122,23 @@ def test_a_directory_that_cannot_be_made_is_refused(made: HandMade, tmp_path: Pa
     assert str(path) in line
 
 
+@pytest.mark.parametrize("property_name", ["listeners", "metrics.listener"])
 @pytest.mark.parametrize("role", ["broker", "controller"])
 def test_a_host_without_an_address_yet_is_waited_for(
-    made: HandMade, tmp_path: Path, role: str
+    made: HandMade, tmp_path: Path, role: str, property_name: str
 ) -> None:
     properties = made.properties("broker-101" if role == "broker" else "controller-1")
     name = str(properties["listeners"]).partition("://")[0]
-    properties |= {"listeners": f"{name}://not-yet.invalid:9092", "log.dirs": str(tmp_path / "d")}
+    address = f"127.0.0.1:{made.ports.broker + 6}"
+    if property_name == "listeners":
+        address = "not-yet.invalid:9092"
+    else:
+        properties["metrics.listener"] = "HTTP://not-yet.invalid:9404"
+    properties |= {"listeners": f"{name}://{address}", "log.dirs": str(tmp_path / "d")}
+    properties["node.id"] = 109
     if role == "controller":
         properties.pop("controller.quorum.bootstrap.servers")
-        properties["controller.quorum.voters"] = "1@not-yet.invalid:9092"
+        properties["controller.quorum.voters"] = f"109@{address}"
     (tmp_path / "node.toml").write_text(dump_properties(properties))
     node = Command(role, "--config", str(tmp_path / "node.toml"), error_file=tmp_path / "err")
     try:
@@ -141,28 +148,6 @@ def test_a_host_without_an_address_yet_is_waited_for(
         node.send(signal.SIGTERM)
         assert node.wait() == 0, node.errors()
         assert not (tmp_path / "d").exists()
-    finally:
-        node.close()
-
-
-@pytest.mark.parametrize("role", ["broker", "controller"])
-def test_a_host_of_the_metrics_without_an_address_yet_is_waited_for(
-    made: HandMade, tmp_path: Path, role: str
-) -> None:
-    properties = made.properties("broker-101" if role == "broker" else "controller-1")
-    name = str(properties["listeners"]).partition("://")[0]
-    at = f"127.0.0.1:{made.ports.broker + 6}"
-    properties |= {"listeners": f"{name}://{at}", "log.dirs": str(tmp_path / "d")}
-    properties |= {"node.id": 109, "metrics.listener": "HTTP://not-yet.invalid:9404"}
-    if role == "controller":
-        properties.pop("controller.quorum.bootstrap.servers")
-        properties["controller.quorum.voters"] = f"109@{at}"
-    (tmp_path / "node.toml").write_text(dump_properties(properties))
-    node = Command(role, "--config", str(tmp_path / "node.toml"), error_file=tmp_path / "err")
-    try:
-        words = "waits for an address of its host not-yet.invalid"
-        eventually(lambda: words in node.errors(), "the log says so")
-        assert node.is_running()
     finally:
         node.close()
 

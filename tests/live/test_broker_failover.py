@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.client.controllers import BlockingControllerClient
 from kvorum.metadata.inspect.history import image_of
 from tests.live.clients import Load, Topics, assert_nothing_lost, read_all, settings
 from tests.live.cluster import Cluster, broker_name, is_alive

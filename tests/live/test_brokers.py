@@ -54,6 +54,42 @@ def test_a_dead_broker_is_unregistered_and_comes_back_under_its_id(cluster: Hand
     eventually(lambda: fenced(cluster) == {101: False, 102: False}, "it has a place again")
 
 
+def test_a_lost_broker_that_alone_held_partitions_goes_after_a_question(
+    cluster: HandMade,
+) -> None:
+    def run(*words: str) -> Any:
+        return run_kvorum(*words, "-b", cluster.bootstrap)
+
+    for topic, assignment in (("alone", "102,102"), ("both", "102:101"), ("other", "101")):
+        made = run("topics", "create", topic, "--replica-assignment", assignment)
+        assert made.returncode == 0, made.stderr
+    cluster.kill("broker-102")
+    eventually(lambda: fenced(cluster).get(102) is True, "the dead broker is fenced")
+    for how in ("-b", cluster.bootstrap), ("--bootstrap-controller", cluster.bootstrap_controller):
+        # Standard input is at its end: the answer is no.
+        asked = unregister(cluster, 102, *how)
+        assert asked.returncode == 1
+        assert "broker 102 alone is in sync for alone-0, alone-1; what only" in asked.stderr
+        assert "3 partitions have a replica on broker 102: under-replicated until" in asked.stderr
+        assert "Unregister broker 102 all the same? [y/N]" in asked.stderr
+        assert "nothing was changed" in asked.stderr
+    assert fenced(cluster) == {101: False, 102: True}
+    done = unregister(cluster, 102, "-b", cluster.bootstrap, "--yes")
+    assert done.returncode == 0
+    assert "broker 102 alone is in sync for alone-0, alone-1" in done.stderr
+    assert fenced(cluster) == {101: False}
+    described = json.loads(run("topics", "describe", "alone", "-o", "json").stdout)
+    for partition in described[0]["partitions"]:
+        assert (partition["leader"], partition["isr"]) == (-1, [102])
+    health = run("health")
+    assert "alone-0" in health.stdout + health.stderr
+    assert "both-0" in health.stdout + health.stderr
+    # It comes back after all, with its disk: nothing is lost.
+    cluster.start("broker-102")
+    eventually(lambda: fenced(cluster) == {101: False, 102: False}, "it has a place again")
+    eventually(lambda: run("health").returncode == 0, "every partition has its leader again")
+
+
 def test_an_unregistered_process_that_only_hung_registers_anew(cluster: HandMade) -> None:
     hung = cluster.running["broker-102"]
     hung.send(signal.SIGSTOP)

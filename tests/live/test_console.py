@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from kvorum.chaos.live.links import plan_links
-from kvorum.chaos.live.toxiproxy import Toxiproxy
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
+from kvorum.chaos.live.host.links import plan_links
+from kvorum.chaos.live.host.toxiproxy import Toxiproxy
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.runtime.errors import ConfigError
 from tests.live.clients import Topics, settings
 from tests.live.cluster import Cluster, Ports, run_kvorum

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from kvorum.console.attempts import FAILURES_OF_USER_MAX
+from kvorum.console.core.attempts import FAILURES_OF_USER_MAX
 from tests.certificates import Authority
 from tests.live.chromium import chromium, tab
 from tests.live.cluster import Cluster, run_kvorum
@@ -22,6 +22,7 @@ from tests.polling import DEADLINE_S, eventually
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 PASSWORD = "correct horse battery staple"
+REAUTH_MS = 2_000
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -29,7 +30,9 @@ FORM = "application/x-www-form-urlencoded"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("secure")
     (folder / "password").write_text(PASSWORD)
-    with Cluster(folder, is_secure=True) as cluster:
+    with Cluster(
+        folder, is_secure=True, settings=[f"connections.max.reauth.ms={REAUTH_MS}"]
+    ) as cluster:
         for command in (
             "topics create orders --partitions 2",
             "topics create hidden",
@@ -190,6 +193,43 @@ def test_rights_that_are_taken_away_are_gone_from_the_next_look(
     eventually(lambda: "hidden" not in json.dumps(alice.view("topics")), "the topic is gone")
 
 
+def test_addresses_of_brokers_are_the_same_for_all_users(
+    alice: Browser, console: Console, cluster: Cluster
+) -> None:
+    admin = Browser(console)
+    assert admin.sign_in("admin", admin_password(cluster)) == 303
+    addresses = [
+        {key: row["address"] for key, row in each.view("brokers")["rows"].items()}
+        for each in (alice, admin)
+    ]
+    assert addresses[0] == addresses[1]
+    assert sorted(addresses[0].values()) == sorted(cluster.bootstrap.split(","))
+
+
+def test_a_page_stays_live_when_connections_must_log_in_again(alice: Browser) -> None:
+    first_ms = alice.view("topics")["meta"]["taken_ms"]
+
+    def has_outlived_logins() -> bool:
+        meta = alice.document("/api/view/topics")[1]["meta"]
+        assert meta["status"] == "live", meta
+        return bool(meta["taken_ms"] - first_ms > 2 * REAUTH_MS)
+
+    eventually(has_outlived_logins, "the second session of the connection")
+
+
+def test_a_user_who_is_deleted_is_signed_out(
+    console: Console, cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    made = cluster.cli("users", "create", "bob", "--password-file", str(tmp_path / "password"))
+    assert made.returncode == 0, made.stderr
+    bob = Browser(console)
+    eventually(lambda: bob.sign_in("bob", PASSWORD) == 303, "brokers know the user")
+    bob.view("topics")
+    assert cluster.cli("users", "delete", "bob", "--yes").returncode == 0
+    eventually(lambda: bob.document("/api/view/topics")[0] == 401, "the sign-out")
+
+
 def test_a_sign_out_ends_the_session(alice: Browser) -> None:
     assert alice.document("/api/session")[1]["user"] == "alice"
     kept = alice.cookie
@@ -292,6 +332,13 @@ def test_a_person_signs_in_and_out_in_a_browser(console: Console) -> None:
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("link", name="Topics").click()
         page.get_by_text("orders").first.wait_for()
+        page.get_by_role("link", name="Quorum").click()
+        page.get_by_text("The quorum is shown to users with DESCRIBE on the cluster").wait_for()
+        page.get_by_text("Elections are shown to users with CLUSTER_ACTION").wait_for()
+        assert page.get_by_text("no leader").count() == 0
+        page.get_by_role("link", name="Metadata").click()
+        page.get_by_text("The metadata log was not read.").wait_for()
+        page.get_by_text("The metadata log is for users with CLUSTER_ACTION").wait_for()
         page.get_by_role("button", name="Sign out alice").click()
         page.wait_for_url("**/sign-in")
         shown.open("/topics")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kvorum.launch.node_file import load_node_file
+from kvorum.launch.config.node_file import load_node_file
 from tests.live.by_hand import HandMade
 from tests.live.cluster import run_kvorum
 from tests.live.units import NODES, Service, skip_if_taken

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.launch.node_file import load_node_file
+from kvorum.launch.config.node_file import load_node_file
 from tests.live.units import NODES, Service, skip_if_taken
 from tests.polling import eventually
 from tests.shell import Shell, shell_block

@@ -19,6 +19,7 @@ NODES = ("controller-1", "controller-2", "controller-3", "broker-101")
 LEVEL = "metadata.version"
 ELR = "eligible.leader.replicas.version"
 GV = "group.version"
+SV = "share.version"
 TV = "transaction.version"
 
 
@@ -27,7 +28,7 @@ def old(tmp_path: Path) -> Iterator[HandMade]:
     """Nodes that know metadata.version up to 26 only, as of a build before 28."""
     made = HandMade(tmp_path, controllers=3, brokers=1, settings=["metadata.version.max=26"])
     made.start(*NODES)
-    begun = {LEVEL: 26, ELR: 0, GV: 0, TV: 0}
+    begun = {LEVEL: 26, ELR: 0, GV: 0, SV: 0, TV: 0}
     eventually(lambda: described(made) == begun, "the cluster has begun at 26")
     yield made
     made.close()
@@ -81,7 +82,7 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
         {"feature": LEVEL, "level": 30, "error": "NONE", "message": "", "changed": False}
     ]
     assert described(old)[LEVEL] == 26
-    more = {ELR: 1, GV: 1, TV: 2}
+    more = {ELR: 1, GV: 1, SV: 1, TV: 2}
     done = upgrade(old, *(f"--feature={name}={level}" for name, level in more.items()))
     assert done.returncode == 0, done.stdout + done.stderr
     eventually(lambda: described(old) == {LEVEL: 30, **more}, "all levels are finalised")

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.client.controllers import BlockingControllerClient
 from kvorum.metadata.events.feed import record_feed
 from kvorum.metadata.events.things import things
 from kvorum.metadata.image.image import EMPTY_IMAGE

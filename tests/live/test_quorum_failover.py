@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from kvorum.cli.common import CommandFailed
-from kvorum.cli.controller_client import BlockingControllerClient
+from kvorum.client.controllers import BlockingControllerClient
+from kvorum.client.failures import CommandFailed
 from tests.live.clients import Load, TopicMaker, Topics, assert_nothing_lost, settings
 from tests.live.cluster import Cluster, controller_name, run_kvorum
 from tests.polling import eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.launch.cluster_file import read_cluster_file, write_cluster_file
+from kvorum.launch.cluster.cluster_file import read_cluster_file, write_cluster_file
 from tests.live.clients import Load, Topics, assert_nothing_lost
 from tests.live.cluster import Cluster, run_kvorum
 from tests.polling import eventually

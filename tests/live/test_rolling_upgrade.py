@@ -19,9 +19,9 @@ from tests.tree import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-OLDER = "f96d5c6"
-"""The build from which the upgrade starts: the first one that speaks the nodes' protocol of today.
-The last release takes its place once there is one."""
+OLDER = "d81c67e1"
+"""The build from which the upgrade starts: the first one that needs no package that today's set-up
+does not install. The last release takes its place once there is one."""
 
 NODES = ["controller-1", "controller-2", "controller-3", "broker-101", "broker-102", "broker-103"]
 

@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kvorum.launch.access import STANDARD_AUTHORIZER
+from kvorum.launch.config.access import STANDARD_AUTHORIZER
 from kvorum.rpc import (
     admin_pb2,
     admin_pb2_grpc,
@@ -39,7 +39,7 @@ from kvorum.rpc import (
     raft_pb2_grpc,
 )
 from kvorum.runtime.config import dump_properties
-from kvorum.runtime.rpc import Channels, rpc_caller
+from kvorum.runtime.http2.rpc import Channels, rpc_caller
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
 from tests.live.cluster import Cluster, broker_name, controller_name

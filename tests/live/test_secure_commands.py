@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED
+from kvorum.client.failures import EXIT_NOT_AUTHORIZED
 from tests.command import kvorum
 from tests.live.cluster import Cluster, run_kvorum
 

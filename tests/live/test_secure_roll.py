@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kvorum.chaos.addresses import client_of, secured
-from kvorum.launch.client_security import read_properties, security_of
+from kvorum.client.security import read_properties, security_of
 from tests.live.cluster import Cluster
 from tests.polling import DEADLINE_S, eventually
 

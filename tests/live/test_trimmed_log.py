@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.live.links import Link, Stream
-from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.live.host.links import Link, ProxyStream
+from kvorum.chaos.live.host.toxiproxy import Toxic, Toxiproxy
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer
 from tests.live.by_hand import HandMade
 from tests.live.clients import TopicMaker, Topics
 from tests.polling import eventually
@@ -77,7 +77,7 @@ def test_transfer_goes_on_where_it_was_cut_while_topics_are_made(
                 Toxic(
                     name="cut",
                     kind="limit_data",
-                    stream=Stream.DOWNSTREAM,
+                    stream=ProxyStream.DOWNSTREAM,
                     attributes={"bytes": CONNECTION_BYTES},
                 ),
             )

@@ -86,7 +86,11 @@ def test_wheel_holds_one_package_and_nothing_of_the_tests(distributions):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"kvorum"}
     for file in (
-        *("raft/core.py", "chaos/experiments/first-light.yaml", "chaos/live/shim/faults.c"),
+        *(
+            "raft/core/raft_core.py",
+            "chaos/experiments/first-light.yaml",
+            "chaos/live/shim/faults.c",
+        ),
         "analytics/job.py",
     ):
         assert f"kvorum/{file}" in names
@@ -98,7 +102,7 @@ def test_sdist_holds_what_the_readme_links_to(distributions):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for file in (
-        *("kvorum/raft/core.py", "proto/kvorum/rpc/raft.proto", "deploy/setup.sh"),
+        *("kvorum/raft/core/raft_core.py", "proto/kvorum/rpc/raft.proto", "deploy/setup.sh"),
         *("docs/compat.md", "ARCHITECTURE.md", "CONTRIBUTING.md"),
     ):
         assert file in names
@@ -111,20 +115,44 @@ def test_command_and_module_answer_among_packages_of_the_same_names(environment,
         assert "kvorum" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def unlinked(distributions) -> Path:
+    """A checkout without its links, as a zip leaves it on a system that has none."""
+    copy = distributions / "copy"
+    for path in copy.iterdir():
+        if path.is_symlink():
+            path.unlink()
+    return copy
+
+
 def test_a_cluster_of_the_wheel_serves(environment, crowded_folder, tmp_path):
+    assert_serves(environment, crowded_folder, tmp_path, "kvorum")
+
+
+def test_a_checkout_without_links_serves(environment, unlinked, tmp_path):
+    done = run(
+        environment, unlinked, "python", "-c", "import kvorum.raft.core.raft_core as c; print(c)"
+    )
+    assert str(unlinked / "kvorum" / "raft" / "core" / "raft_core.py") in done.stdout, done.stderr
+    assert_serves(environment, unlinked, tmp_path, "python -m kvorum")
+
+
+def assert_serves(environment: Path, folder: Path, tmp_path: Path, kvorum: str) -> None:
+    """The command takes a shipped experiment, and its cluster creates a topic."""
     ready = tmp_path / "ready"
-    dev = ["kvorum", "dev", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    dev = f"{kvorum} dev --port 0 --data-dir {tmp_path / 'data'}"
     script = f"""
-        {" ".join(dev)} --ready-file {ready} >{tmp_path}/dev.log 2>&1 &
+        {kvorum} chaos validate leader-kill || exit
+        {dev} --ready-file {ready} >{tmp_path}/dev.log 2>&1 &
         cluster=$!
         for attempt in $(seq 600); do [ -s {ready} ] && break; sleep 0.1; done
         export KVORUM_BOOTSTRAP_SERVER=$(cat {ready})
-        kvorum topics create orders --partitions 2 --replication-factor 3 && kvorum topics list
+        {kvorum} topics create orders --partitions 2 --replication-factor 3 && {kvorum} topics list
         answer=$?
         kill -INT $cluster; wait $cluster
         exit $answer
     """
-    done = run(environment, crowded_folder, "bash", "-c", script)
+    done = run(environment, folder, "bash", "-c", script)
     said = (tmp_path / "dev.log").read_text()
     assert done.returncode == 0, done.stdout + done.stderr + said
     assert "orders" in done.stdout

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-AUTHORIZER = "metadata/access/authorizer.py"
-HOSTS = "metadata/access/hosts.py"
-FOLLOWING = "metadata/access/following.py"
-CONTEXT = "broker/api/context.py"
-FETCH = "broker/api/fetch.py"
-LEADER = "broker/fetch/leader_fetch.py"
-METADATA = "broker/api/metadata.py"
-PRODUCE = "broker/api/produce.py"
-GROUPS = "broker/api/group_calls.py"
-TARGETS = "broker/groups/consumer/targets.py"
-PROPERTIES = "launch/access.py"
-NODES = "metadata/access/nodes.py"
-STREAM = "runtime/http2/context.py"
+AUTHORIZER = "kvorum/metadata/access/authorizer.py"
+HOSTS = "kvorum/metadata/access/hosts.py"
+FOLLOWING = "kvorum/metadata/access/following.py"
+CONTEXT = "kvorum/broker/api/context.py"
+FETCH = "kvorum/broker/api/fetch.py"
+LEADER = "kvorum/broker/fetch/leader_fetch.py"
+METADATA = "kvorum/broker/api/metadata.py"
+PRODUCE = "kvorum/broker/api/produce.py"
+GROUPS = "kvorum/broker/api/group_calls.py"
+TARGETS = "kvorum/broker/groups/consumer/targets.py"
+PROPERTIES = "kvorum/launch/config/access.py"
+NODES = "kvorum/metadata/access/nodes.py"
+STREAM = "kvorum/runtime/http2/context.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("deny-only-if-nobody-allows", "a DENY beats every ALLOW", AUTHORIZER,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-ACLS = "metadata/controller/decide/acls.py"
-CREATE = "broker/api/create_acls.py"
-DELETE = "broker/api/delete_acls.py"
-DESCRIBE = "broker/api/describe_acls.py"
-CODEC = "metadata/image/record_codec.py"
-DELTA = "metadata/image/delta.py"
-FEATURES = "metadata/controller/decide/features.py"
-REQUESTS = "metadata/requests/acl_requests.py"
-SNAPSHOT = "metadata/image/snapshot_job.py"
+ACLS = "kvorum/metadata/controller/decide/acls.py"
+CREATE = "kvorum/broker/api/create_acls.py"
+DELETE = "kvorum/broker/api/delete_acls.py"
+DESCRIBE = "kvorum/broker/api/describe_acls.py"
+CODEC = "kvorum/metadata/image/record_codec.py"
+DELTA = "kvorum/metadata/image/delta.py"
+FEATURES = "kvorum/metadata/controller/decide/features.py"
+REQUESTS = "kvorum/metadata/requests/acl_requests.py"
+SNAPSHOT = "kvorum/metadata/image/snapshot_job.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("acls-below-their-level", "no ACL is written below the metadata.version that supports it",
@@ -79,11 +79,11 @@ _OF_APIS: tuple[tuple[str, str, str, str, str], ...] = (
      "    return (acl.resource_type, acl.resource_name, acl.pattern_type)\n",
      "    return (acl.resource_type, acl.resource_name, 3)\n"),
     ("acls-without-an-authorizer", "without an authorizer no ACL is shown", DESCRIBE,
-     "    if context.services.authorizer is None:\n", "    if False:\n"),
-    ("acl-created-without-an-authorizer", "without an authorizer no ACL is created", CREATE,
-     "    if context.services.authorizer is None:\n", "    if False:\n"),
-    ("acl-deleted-without-an-authorizer", "without an authorizer no ACL is deleted", DELETE,
-     "    if context.services.authorizer is None:\n", "    if False:\n"),
+     "    if context.services.authorizer is None:\n        return NO_AUTHORIZER\n    if",
+     "    if False:\n        return NO_AUTHORIZER\n    if"),
+    ("acl-created-without-an-authorizer", "without an authorizer no ACL is created or deleted", DESCRIBE,
+     "    if context.services.authorizer is None:\n        return NO_AUTHORIZER\n    return await",
+     "    if False:\n        return NO_AUTHORIZER\n    return await"),
     ("acl-of-another-host", "an ACL is created as it was asked for", CREATE,
      "                host=item.host,\n", '                host="*",\n'),
     ("acl-of-any-pattern", "an ACL is created as it was asked for", CREATE,
@@ -93,7 +93,7 @@ _OF_APIS: tuple[tuple[str, str, str, str, str], ...] = (
      "        host=item.host_filter,\n", "        host=None,\n"),
     ("filter-of-any-principal", "a filter selects by all its fields", DESCRIBE,
      "        principal=item.principal_filter,\n", "        principal=None,\n"),
-    ("acls-in-any-order", "every node shows ACLs in one order", "metadata/access/selection.py",
+    ("acls-in-any-order", "every node shows ACLs in one order", "kvorum/metadata/access/selection.py",
      "sorted(filter(wanted.matches, acls), key=_place)", "filter(wanted.matches, acls)"),
 )  # fmt: skip
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from tests.mutants.model import of_controller_runs, of_decisions
 
-CHANGE = "metadata/controller/decide/partition_change.py"
-CONTROLLER = "metadata/controller/controller.py"
-FENCING = "metadata/controller/decide/broker_fencing.py"
+CHANGE = "kvorum/metadata/controller/decide/partition_change.py"
+CONTROLLER = "kvorum/metadata/controller/core/controller.py"
+FENCING = "kvorum/metadata/controller/decide/broker_fencing.py"
 
 MUTANTS = (
     of_decisions(

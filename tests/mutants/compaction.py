@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CLEANER = "storage/cleaning/cleaner.py"
-SWAPPING = "storage/cleaning/segment_swap.py"
-TRANSACTIONS = "storage/cleaning/cleaned_transactions.py"
+CLEANER = "kvorum/storage/cleaning/cleaner.py"
+SWAPPING = "kvorum/storage/cleaning/segment_swap.py"
+TRANSACTIONS = "kvorum/storage/cleaning/cleaned_transactions.py"
 
 OF_HISTORIES = ("tests/test_storage/test_cleaning_histories.py",)
 OF_BROKERS = ("tests/test_broker/test_cleaner.py",)
@@ -53,7 +53,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if base_offset <= offset <= end_offset:\n            disk.remove(", OF_HISTORIES),
     # Cuts, and age.
     ("cut-asked-of-old-segments", "the end of a truncation is looked up in the segments that it truncates",
-     "storage/log/log.py",
+     "kvorum/storage/log/log.py",
      "        segments.stop_cleaning()\n        segment = segments.items[",
      "        segment = segments.items[", OF_HISTORIES),
     ("cleaned-is-new", "a cleaned segment keeps the file times of its sources", CLEANER,
@@ -63,7 +63,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            modified_ms = max(", "            modified_ms = min(", OF_HISTORIES),
     # The other logs.
     ("bug-ends-the-cleaner", "an unexpected error ends the compaction of one log only",
-     "broker/manager/log_cleaner.py",
+     "kvorum/broker/manager/log_cleaner.py",
      "    except (KvorumError, OSError):\n        raise\n    except Exception as error:\n",
      "    except NotImplementedError as error:\n", OF_BROKERS),
 )  # fmt: skip

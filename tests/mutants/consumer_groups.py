@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-RECONCILIATION = "broker/groups/consumer/reconciliation.py"
-ENTERING = "broker/groups/consumer/entering.py"
-HEARTBEAT = "broker/groups/consumer/heartbeat.py"
-MEMBERSHIP = "broker/groups/consumer/membership.py"
-TARGETS = "broker/groups/consumer/targets.py"
-ASSIGNORS = "broker/groups/consumer/assignors.py"
-GROUP = "broker/groups/consumer/group.py"
-COORDINATOR = "broker/groups/consumer/coordinator.py"
-LOADING = "broker/groups/consumer/loading.py"
-EXPRESSIONS = "broker/groups/consumer/expressions.py"
-SHARD = "broker/groups/shard.py"
+RECONCILIATION = "kvorum/broker/groups/consumer/reconciliation.py"
+ENTERING = "kvorum/broker/groups/consumer/entering.py"
+HEARTBEAT = "kvorum/broker/groups/consumer/heartbeat.py"
+MEMBERSHIP = "kvorum/broker/groups/consumer/membership.py"
+TARGETS = "kvorum/broker/groups/consumer/targets.py"
+ASSIGNORS = "kvorum/broker/groups/consumer/assignors.py"
+GROUP = "kvorum/broker/groups/consumer/group.py"
+COORDINATOR = "kvorum/broker/groups/consumer_coordinator.py"
+LOADING = "kvorum/broker/groups/consumer/loading.py"
+EXPRESSIONS = "kvorum/broker/groups/consumer/expressions.py"
+LINEAR = "kvorum/runtime/linear_expressions.py"
+SHARD = "kvorum/broker/groups/shard.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Assignment of partitions.
@@ -30,7 +31,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "            state=MemberState.UNREVOKED_PARTITIONS,\n",
      "            state=MemberState.UNREVOKED_PARTITIONS,\n"
      "            member_epoch=assignment_epoch,\n"),
-    ("consumer-pending-is-free", "a partition that is being revoked is still held", "broker/groups/consumer/"
+    ("consumer-pending-is-free", "a partition that is being revoked is still held", "kvorum/broker/groups/consumer/"
      "member.py", "return self.assigned | self.pending_revocation", "return self.assigned"),
     ("consumer-old-word-counts", "a heartbeat of the previous epoch confirms nothing", HEARTBEAT,
      "    if is_current:\n        after", "    if True:\n        after"),
@@ -95,8 +96,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("consumer-loses-what-it-has", "both records of a member count, in any order", LOADING,
      "                assigned=had.assigned,\n", "                assigned=value.assigned,\n"),
     ("consumer-expression-part", "the whole name must match", EXPRESSIONS,
-     "matches = _compiled(expression).fullmatch", "matches = _compiled(expression).match"),
-    ("consumer-expression-explodes", "a compiled expression takes little memory", EXPRESSIONS,
+     "matches = compiled(expression).fullmatch", "matches = compiled(expression).match"),
+    ("consumer-expression-explodes", "a compiled expression takes little memory", LINEAR,
      "options.max_mem = PROGRAM_BYTES_MAX", "pass"),
 )  # fmt: skip
 

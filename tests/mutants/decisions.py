@@ -6,26 +6,27 @@ import functools
 
 from tests.mutants.model import of_controller_runs, of_decisions
 
-BROKERS = "metadata/controller/decide/brokers.py"
-CHANGE = "metadata/controller/decide/partition_change.py"
-CONFIGS = "metadata/controller/decide/configs.py"
-CONTROLLER = "metadata/controller/controller.py"
-CORE = "metadata/controller/controller_core.py"
-DELTA = "metadata/image/delta.py"
-ELECTIONS = "metadata/controller/decide/elections.py"
-ELECTORATE = "metadata/controller/decide/eligible_brokers.py"
-FEATURES = "metadata/controller/decide/features.py"
-GROWTH = "metadata/controller/decide/partitions.py"
-ISR = "metadata/controller/decide/isr.py"
-LEADER_CHECK = "metadata/controller/leader_check.py"
-PRODUCERS = "metadata/controller/decide/producer_ids.py"
-QUOTAS = "metadata/controller/decide/quotas.py"
-SCRAM = "metadata/controller/decide/scram.py"
-REASSIGNMENT = "metadata/controller/decide/reassignment.py"
-SESSIONS = "metadata/controller/broker_sessions.py"
-TOPICS = "metadata/controller/decide/topics.py"
-UNREGISTER = "metadata/controller/decide/unregister.py"
-ELIGIBLE = "metadata/controller/decide/elr_clearing.py"
+BROKERS = "kvorum/metadata/controller/decide/brokers.py"
+CHANGE = "kvorum/metadata/controller/decide/partition_change.py"
+CONFIGS = "kvorum/metadata/controller/decide/configs.py"
+CONTROLLER = "kvorum/metadata/controller/core/controller.py"
+CORE = "kvorum/metadata/controller/core/quorum_controller.py"
+DELTA = "kvorum/metadata/image/delta.py"
+ELECTIONS = "kvorum/metadata/controller/decide/elections.py"
+ELECTORATE = "kvorum/metadata/controller/decide/eligible_brokers.py"
+FEATURES = "kvorum/metadata/controller/decide/features.py"
+GROWTH = "kvorum/metadata/controller/decide/partitions.py"
+ISR = "kvorum/metadata/controller/decide/isr.py"
+LEADER_CHECK = "kvorum/metadata/controller/core/leader_check.py"
+MAPS = "kvorum/metadata/image/persistent_map.py"
+PRODUCERS = "kvorum/metadata/controller/decide/producer_ids.py"
+QUOTAS = "kvorum/metadata/controller/decide/quotas.py"
+SCRAM = "kvorum/metadata/controller/decide/scram.py"
+REASSIGNMENT = "kvorum/metadata/controller/decide/reassignment.py"
+SESSIONS = "kvorum/metadata/controller/core/broker_sessions.py"
+TOPICS = "kvorum/metadata/controller/decide/topics.py"
+UNREGISTER = "kvorum/metadata/controller/decide/unregister.py"
+ELIGIBLE = "kvorum/metadata/controller/decide/elr_clearing.py"
 
 #: test_partition_machine makes topics all the time, and chases its tail if they go wrong.
 _of_topics = functools.partial(of_decisions, tests=("tests/test_metadata/test_topics.py",))
@@ -33,18 +34,32 @@ _of_topics = functools.partial(of_decisions, tests=("tests/test_metadata/test_to
 MUTANTS = (
     # Brokers.
     of_decisions(
+        "planned-stop-blocks-topics",
+        "a broker that was shut down gets replicas as any fenced one",
+        TOPICS,
+        "        if broker.is_fenced or not broker.in_controlled_shutdown\n",
+        "        if not broker.in_controlled_shutdown\n",
+    ),
+    of_decisions(
+        "joins-a-quorum-that-lost-records",
+        "a broker with more metadata than the quorum does not register",
+        BROKERS,
+        "    if request.metadata_offset > context.next_offset or ",
+        "    if ",
+    ),
+    of_decisions(
         "second-process-takes-the-place",
         "a second process cannot register while the broker's session lives",
         BROKERS,
-        "        if (has_session and known.is_active) or is_elsewhere:\n",
-        "        if is_elsewhere:\n",
+        "        is_alive = has_session and known.is_active\n",
+        "        is_alive = False\n",
     ),
     of_decisions(
         "another-disk-takes-the-place-after-a-claim",
         "a process with other directories cannot register within a session time-out",
         BROKERS,
-        "        if (has_session and known.is_active) or is_elsewhere:\n",
-        "        if has_session and known.is_active:\n",
+        "        if is_alive or (may_be_alive and _has_other_directories(known, request)):\n",
+        "        if is_alive:\n",
     ),
     of_decisions(
         "same-incarnation-registers-anew",
@@ -97,11 +112,12 @@ MUTANTS = (
         "    if False:\n",
     ),
     of_decisions(
-        "last-copy-unregistered",
-        "a partition's only in-sync replica cannot be unregistered",
+        "unregistered-and-eligible",
+        "an unregistered broker is no eligible leader replica",
         UNREGISTER,
-        "        if partition.isr == (request.broker_id,)\n",
-        "        if partition.isr == ()\n",
+        "broker_id, eligible, is_lost=True),",
+        "broker_id, eligible, is_lost=False),",
+        tests=("tests/test_metadata/test_elections.py",),
     ),
     # Sessions.
     of_decisions(
@@ -298,10 +314,11 @@ MUTANTS = (
     ),
     of_decisions(
         "growth-during-a-move",
-        "no partitions are added during a reassignment",
+        "new partitions get the replication factor that a reassignment leads to",
         GROWTH,
-        "    if any(partition.is_reassigning for partition in topic.partitions.values()):\n",
-        "    if False:\n",
+        "    factor = len(first.replicas) - len(first.removing_replicas)\n",
+        "    factor = len(first.replicas)\n",
+        tests=("tests/test_metadata/test_more_partitions.py",),
     ),
     # Topics.
     _of_topics(
@@ -339,6 +356,13 @@ MUTANTS = (
         "            old.leader_epoch + (record.leader is not None),\n",
         "            old.leader_epoch,\n",
     ),
+    of_decisions(
+        "image-changed-in-place",
+        "a change leaves the maps of earlier images as they were",
+        MAPS,
+        "            copy = self._copies[index] = buckets[index].copy()\n",
+        "            copy = self._copies[index] = buckets[index]\n",
+    ),
     # Producer ids, configs, quotas, features.
     of_decisions(
         "block-handed-out-twice",
@@ -357,28 +381,35 @@ MUTANTS = (
     of_decisions(
         "two-replicas-on-a-machine",
         "no machine has two replicas of a partition while there are enough",
-        "metadata/controller/placement.py",
+        "kvorum/metadata/controller/decide/placement.py",
         "found = _next(racks, position, replicas, full) or",
         "found = _next(racks, position, replicas, ()) or",
     ),
     of_decisions(
+        "uneven-within-a-rack",
+        "the brokers of a rack are within one replica of each other",
+        "kvorum/metadata/controller/decide/placement.py",
+        "chosen = min(free, key=lambda i: (self._replicas[i], -self._leaders[i]))",
+        "chosen = free[0]",
+    ),
+    of_decisions(
         "restart-believed-without-a-registration",
         "a node counts as restarted only by a new registration",
-        "metadata/inspect/roll.py",
+        "kvorum/metadata/inspect/roll.py",
         "    if not is_registered_again(image, before):\n",
         "    if not nodes_of(image):\n",
     ),
     of_decisions(
         "next-voter-too-early",
         "a restarted voter has the log up to its registration",
-        "metadata/inspect/roll.py",
+        "kvorum/metadata/inspect/roll.py",
         'if replica["log_end_offset"] < image.end_offset:',
         'if replica["log_end_offset"] < 0:',
     ),
     of_decisions(
         "leader-restarted-first",
         "the leader is the last of the controllers",
-        "metadata/inspect/roll.py",
+        "kvorum/metadata/inspect/roll.py",
         'key=lambda node: (node.role == "broker", node.node_id == leader_id, node.node_id)',
         'key=lambda node: (node.role == "broker", node.node_id)',
     ),
@@ -495,7 +526,7 @@ MUTANTS = (
     of_controller_runs(
         "snapshot-without-fencing",
         "a snapshot has each broker's own fencing state",
-        "metadata/image/snapshot_job.py",
+        "kvorum/metadata/image/snapshot_job.py",
         "            broker.is_fenced,\n",
         "            True,\n",
     ),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-ELECTION = "raft/roles/election.py"
-LEADER = "raft/roles/leader.py"
-LEADERSHIP = "raft/roles/leadership.py"
-FOLLOWER = "raft/roles/follower.py"
-FETCHING = "raft/roles/fetching.py"
-CORE = "raft/core.py"
-STATE = "raft/state.py"
-TRANSITIONS = "raft/transitions.py"
-TAIL = "raft/log_tail.py"
-QUORUM = "raft/quorum.py"
-REPLICA = "raft/replica_log.py"
+ELECTION = "kvorum/raft/core/election.py"
+LEADER = "kvorum/raft/core/leader.py"
+LEADERSHIP = "kvorum/raft/core/leadership.py"
+FOLLOWER = "kvorum/raft/core/follower.py"
+FETCHING = "kvorum/raft/core/fetching.py"
+CORE = "kvorum/raft/core/raft_core.py"
+STATE = "kvorum/raft/core/state.py"
+TRANSITIONS = "kvorum/raft/core/transitions.py"
+TAIL = "kvorum/raft/model/log_tail.py"
+QUORUM = "kvorum/raft/model/quorum.py"
+REPLICA = "kvorum/raft/node/replica_log.py"
 
 MUTANTS = (
     Mutant(
@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "directory-id-ignored",
         "a wiped disk under an old id is not a voter",
-        "raft/voters.py",
+        "kvorum/raft/model/voters.py",
         "        return node_id == self.node_id and self.directory_id in (UUID_ZERO, directory_id)\n",
         "        return node_id == self.node_id\n",
     ),
@@ -182,9 +182,58 @@ MUTANTS = (
         "an epoch never falls",
         CORE,
         "        elif request.epoch < self.epoch:\n"
-        "            self._refuse(request, token, ErrorCode.FENCED_LEADER_EPOCH)\n"
-        "        else:\n            self._learn_leader",
-        "        else:\n            self._learn_leader",
+        "            self._answer(request, token, ErrorCode.FENCED_LEADER_EPOCH)\n"
+        "        elif not self._learn_leader",
+        "        elif not self._learn_leader",
+    ),
+    Mutant(
+        "votes-without-a-log",
+        "a voter that may have lost its log votes for nobody who has one and does not know its disk",
+        ELECTION,
+        "    if is_unnamed and state.log.end_offset == 0 < request.end_offset:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "lost-log-goes-on",
+        "a voter that has lost its log is turned away",
+        LEADER,
+        "    if is_dynamic_voter and progress.end_offset > 0 == request.fetch_offset:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "observer-truncates",
+        "an observer holds committed records alone",
+        STATE,
+        "        if self.config.address is None and not self.is_voter:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "committed-before-the-start-truncated",
+        "records that were committed before a restart stay committed",
+        STATE,
+        "        return max(self.high_watermark, self.config.committed_offset)\n",
+        "        return self.high_watermark\n",
+    ),
+    Mutant(
+        "committed-records-truncated",
+        "a leader that lacks committed records is refused",
+        FOLLOWER,
+        "    if end_offset < committed:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "older-leader-waited-for",
+        "a leader that goes on in an older epoch is refused",
+        STATE,
+        "        if now_ms - self._older_leader_since_ms >= silence_ms:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "second-leader-believed",
+        "a peer that names another leader of the epoch is not believed",
+        CORE,
+        "        if known not in (NO_NODE, leader_id):\n",
+        "        if False:\n",
     ),
     Mutant(
         "log-epoch-ignored-at-start",

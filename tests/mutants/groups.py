@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-REBALANCE = "broker/groups/classic/rebalance.py"
-JOINING = "broker/groups/classic/joining.py"
-SYNCING = "broker/groups/classic/syncing.py"
-MEMBERSHIP = "broker/groups/classic/membership.py"
-GROUP = "broker/groups/classic/group.py"
-SHARD = "broker/groups/shard.py"
-STORE = "broker/groups/offset_store.py"
-BOOK = "broker/groups/offsets.py"
-COMMITTING = "broker/groups/committing.py"
-EXPIRY = "broker/groups/expiry.py"
-TURN = "broker/groups/step_effects.py"
-RECORDS = "broker/groups/records.py"
+REBALANCE = "kvorum/broker/groups/classic/rebalance.py"
+JOINING = "kvorum/broker/groups/classic/joining.py"
+SYNCING = "kvorum/broker/groups/classic/syncing.py"
+MEMBERSHIP = "kvorum/broker/groups/classic/membership.py"
+GROUP = "kvorum/broker/groups/classic/group.py"
+SHARD = "kvorum/broker/groups/shard.py"
+STORE = "kvorum/broker/groups/offset_store.py"
+BOOK = "kvorum/broker/groups/offsets.py"
+COMMITTING = "kvorum/broker/groups/committing.py"
+EXPIRY = "kvorum/broker/groups/expiry.py"
+TURN = "kvorum/broker/groups/steps/step_effects.py"
+RECORDS = "kvorum/broker/groups/steps/records.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Rebalances.
@@ -88,9 +88,9 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if member.is_waiting and not member.is_new:\n", "    if member.is_waiting:\n"),
     ("group-heartbeat-too-late-in-life", "a heartbeat in a rebalance counts", MEMBERSHIP,
      "    extend_session(group, group.members[request.member_id], step)\n"
-     "    if group.state == GroupState.PREPARING_REBALANCE:\n"
+     "    if group.state == ClassicGroupState.PREPARING_REBALANCE:\n"
      "        return ErrorCode.REBALANCE_IN_PROGRESS\n",
-     "    if group.state == GroupState.PREPARING_REBALANCE:\n"
+     "    if group.state == ClassicGroupState.PREPARING_REBALANCE:\n"
      "        return ErrorCode.REBALANCE_IN_PROGRESS\n"
      "    extend_session(group, group.members[request.member_id], step)\n"),
     ("group-no-sessions-after-load", "sessions run again after a fail-over", MEMBERSHIP,

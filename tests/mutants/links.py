@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-HTTP2_TLS = "runtime/http2/tls.py"
-SERVER = "runtime/http2/server.py"
-TLS = "runtime/tls.py"
-CERTIFICATES = "runtime/certificates.py"
-GUARD = "metadata/rpc/guard.py"
-ACCESS = "metadata/access/services.py"
-NODE_LINKS = "launch/node_links.py"
-PROPERTIES = "launch/properties.py"
-PEERS = "broker/network/peer_connection.py"
-FETCHER = "broker/fetch/follower_fetch.py"
+HTTP2_TLS = "kvorum/runtime/http2/tls.py"
+SERVER = "kvorum/runtime/http2/server.py"
+TLS = "kvorum/runtime/tls.py"
+CERTIFICATES = "kvorum/runtime/certificates.py"
+GUARD = "kvorum/metadata/rpc/guard.py"
+ACCESS = "kvorum/metadata/access/services.py"
+NODE_LINKS = "kvorum/launch/config/node_links.py"
+PROPERTIES = "kvorum/launch/config/properties.py"
+PEERS = "kvorum/broker/network/peer_connection.py"
+FETCHER = "kvorum/broker/fetch/follower_fetch.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("rpc-alpn", "a peer without ALPN h2 is refused", HTTP2_TLS,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-CLEANING = "storage/cleaning/cleanable_range.py"
-BATCH = "storage/cleaning/batch_cleaning.py"
-TRANSACTIONS = "storage/cleaning/cleaned_transactions.py"
-CLEANER = "storage/cleaning/cleaner.py"
-SWAP = "storage/cleaning/segment_swap.py"
-SEGMENTS = "storage/log/segments.py"
-PRODUCERS = "storage/log/producer_state.py"
-WALK = "storage/recovery/batch_walk.py"
-STATE = "storage/recovery/recovery_state.py"
-EPOCHS = "storage/log/leader_epochs.py"
-INDEX = "storage/log/transaction_index.py"
-LOG = "storage/log/log.py"
+CLEANING = "kvorum/storage/cleaning/cleanable_range.py"
+BATCH = "kvorum/storage/cleaning/batch_cleaning.py"
+TRANSACTIONS = "kvorum/storage/cleaning/cleaned_transactions.py"
+CLEANER = "kvorum/storage/cleaning/cleaner.py"
+SWAP = "kvorum/storage/cleaning/segment_swap.py"
+SEGMENTS = "kvorum/storage/log/segments.py"
+PRODUCERS = "kvorum/storage/files/producer_state.py"
+WALK = "kvorum/storage/recovery/batch_walk.py"
+STATE = "kvorum/storage/recovery/recovery_state.py"
+EPOCHS = "kvorum/storage/files/leader_epochs.py"
+INDEX = "kvorum/storage/files/transaction_index.py"
+LOG = "kvorum/storage/log/log.py"
 
 _RULES = (
     # Records that a clean may remove.
@@ -67,7 +67,7 @@ _RULES = (
      "        self._disk.remove(segment.path(RECOVERY_SUFFIX))\n", ""),
     ("hole-in-the-state", "an entry that could not be written is written with the next one", SEGMENTS,
      "            self._recovery_state.forget()\n", ""),
-    ("leftover-believed", "the recovery state of a sealed segment is ignored", "storage/recovery/recovery.py",
+    ("leftover-believed", "the recovery state of a sealed segment is ignored", "kvorum/storage/recovery/recovery.py",
      "    is_sealed = segment.has_saved_indexes and", "    is_sealed = False and"),
     ("repeats-forgotten", "the last five batches of a producer survive a kill", STATE,
      "list(known.batches),", "list(known.batches[-1:]),"),
@@ -86,7 +86,7 @@ _RULES = (
     ("epoch-start-lost", "compaction does not change an epoch's start offset", EPOCHS,
      "                elif low <= other_start < start:", "                elif False:"),
     ("compaction-moves-the-start", "compaction of the first batches does not move the log start offset",
-     "storage/recovery/epoch_recovery.py",
+     "kvorum/storage/recovery/epoch_recovery.py",
      "            return header.base_offset < epochs.start_offsets[0]\n", "            return True\n"),
     # Transactions.
     ("undecided-is-stable", "an open transaction holds the last stable offset", PRODUCERS,

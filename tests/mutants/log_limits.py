@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CLEANING = "storage/cleaning/batch_cleaning.py"
-CLIENT_BATCH = "storage/format/client_batch.py"
-COMPRESSION = "storage/format/compression.py"
-LOOKUP = "storage/log/timestamp_lookup.py"
+CLEANING = "kvorum/storage/cleaning/batch_cleaning.py"
+CLIENT_BATCH = "kvorum/storage/format/client_batch.py"
+COMPRESSION = "kvorum/storage/format/compression.py"
+LOOKUP = "kvorum/storage/log/timestamp_lookup.py"
 
 OF_LIMITS = ("tests/test_storage/test_log_limits.py",)
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("aged-bytes-stay-too-much", "segments that expired by age no longer count for retention.bytes",
-     "storage/log/retention.py",
+     "kvorum/storage/log/retention.py",
      "        excess_bytes -= size_bytes\n",
      "        if is_excess or is_below_start:\n            excess_bytes -= size_bytes\n"),
     # Times.
@@ -26,7 +26,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "max(wrapped_int64(base_ms + record.fields[0]) for record in kept)",
      "wrapped_int64(base_ms + max(record.fields[0] for record in kept))"),
     ("timestamp-beyond-64-bits", "a timestamp delta that wraps around is decoded correctly",
-     "storage/format/batch.py",
+     "kvorum/storage/format/batch.py",
      "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield Record(",
      "header.base_timestamp_ms + delta_ms\n        yield Record("),
     ("below-zero-unbounded", "of the negative timestamps only -1 means none", CLIENT_BATCH,
@@ -54,16 +54,16 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "    if header:\n        return header.record_timestamp_max_ms\n"),
     # Epochs.
     ("asked-below-the-start", "offsets below the log start are not looked up in the epoch checkpoint",
-     "storage/recovery/epoch_recovery.py",
+     "kvorum/storage/recovery/epoch_recovery.py",
      "        if resumed.end_offset <= log_start_offset:\n", "        if False:\n"),
     ("epochs-of-a-flush-under-way", "a flush under way does not restore removed epochs",
-     "storage/log/log.py",
+     "kvorum/storage/log/log.py",
      "        self.segments.cancel_derived_files(self._end_offset)\n"
      "        self.epochs.truncate_from_start(base_offset)\n",
      "        self.epochs.truncate_from_start(base_offset)\n"),
     # Positions.
     ("position-beyond-31-bits", "an index works for a segment beyond 2^31 bytes",
-     "storage/log/index.py",
+     "kvorum/storage/files/index.py",
      "        if position > _POSITION_MAX:\n            return\n", ""),
 )  # fmt: skip
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-DRIVER = "broker/events/driver.py"
-READER = "broker/events/reader.py"
-TOPIC = "broker/events/topic.py"
-SHARD = "broker/events/shard.py"
-FEED = "metadata/events/feed.py"
-MODEL = "metadata/events/model.py"
-SOURCE = "metadata/events/source.py"
-SECRETS = "metadata/configs/secrets.py"
+DRIVER = "kvorum/broker/events/driver.py"
+READER = "kvorum/broker/events/reader.py"
+TOPIC = "kvorum/broker/events/topic.py"
+SHARD = "kvorum/broker/events/shard.py"
+FEED = "kvorum/metadata/events/feed.py"
+MODEL = "kvorum/metadata/events/model.py"
+SOURCE = "kvorum/metadata/events/source.py"
+SECRETS = "kvorum/metadata/configs/secrets.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("events-repeat", "a leader goes on behind the last offset", MODEL,

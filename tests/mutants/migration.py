@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-UPGRADE = "broker/groups/migration/upgrade.py"
-DOWNGRADE = "broker/groups/migration/downgrade.py"
-JOINING = "broker/groups/migration/joining.py"
-MEMBERSHIP = "broker/groups/migration/membership.py"
-MIXED = "broker/groups/migration/coordinator.py"
-EMBEDDED = "broker/groups/migration/embedded.py"
-COORDINATOR = "broker/groups/consumer/coordinator.py"
-CONSUMER_MEMBERSHIP = "broker/groups/consumer/membership.py"
-ENTERING = "broker/groups/consumer/entering.py"
-HEARTBEAT = "broker/groups/consumer/heartbeat.py"
-GROUP = "broker/groups/consumer/group.py"
-RECORDS = "broker/groups/consumer/records.py"
-CLASSIC_GROUP = "broker/groups/classic/group.py"
+UPGRADE = "kvorum/broker/groups/migration/upgrade.py"
+DOWNGRADE = "kvorum/broker/groups/migration/downgrade.py"
+JOINING = "kvorum/broker/groups/migration/joining.py"
+MEMBERSHIP = "kvorum/broker/groups/migration/membership.py"
+MIXED = "kvorum/broker/groups/migration_coordinator.py"
+EMBEDDED = "kvorum/broker/groups/migration/embedded.py"
+COORDINATOR = "kvorum/broker/groups/consumer_coordinator.py"
+CONSUMER_MEMBERSHIP = "kvorum/broker/groups/consumer/membership.py"
+ENTERING = "kvorum/broker/groups/consumer/entering.py"
+HEARTBEAT = "kvorum/broker/groups/consumer/heartbeat.py"
+GROUP = "kvorum/broker/groups/consumer/group.py"
+RECORDS = "kvorum/broker/groups/consumer/records.py"
+CLASSIC_GROUP = "kvorum/broker/groups/classic/group.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Upgrade.

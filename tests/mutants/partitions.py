@@ -7,42 +7,43 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-CORE = "broker/partition/partition.py"
-LINK = "broker/controller/alter_partition_manager.py"
-ISR = "broker/partition/isr.py"
-REPLICA = "broker/partition/replica.py"
-SEQUENCES = "broker/partition/refused_sequences.py"
-QUOTAS = "broker/quotas/client_quotas.py"
-TERM = "broker/coordinator/shard_context.py"
-HOST = "broker/coordinator/host.py"
-FETCHING = "broker/fetch/leader_fetch.py"
-OBJECTIONS = "broker/fetch/fetch_validation.py"
-SESSION = "broker/fetch/follower_fetch_session.py"
-SESSIONS = "broker/fetch/fetch_sessions.py"
-PLAN = "broker/manager/metadata_plan.py"
-STARTS = "broker/fetch/log_start_ack.py"
-STORE = "broker/log_dirs/replica_store.py"
-OFFSETS = "broker/log_dirs/offset_checkpoints.py"
-OPENER = "broker/manager/replica_opener.py"
-FAILURES = "broker/manager/failure_handling.py"
-PLACES = "broker/log_dirs/log_directories.py"
-MAINTENANCE = "broker/manager/background_jobs.py"
-FETCHER = "broker/fetch/follower_fetch.py"
-LOG = "storage/log/log.py"
-RECOVERY = "storage/recovery/recovery.py"
-RECOVERY_EPOCHS = "storage/recovery/epoch_recovery.py"
-METADATA_API = "broker/api/metadata.py"
-LOST_FILES = "storage/recovery/missing_files.py"
-EPOCHS = "storage/log/leader_epochs.py"
-INDEX = "storage/log/index.py"
-CLIENT_BATCH = "storage/format/client_batch.py"
-RECORD_CHECK = "storage/format/record_validation.py"
-PRODUCERS = "storage/log/producer_state.py"
-PLACING = "storage/log/append_plan.py"
-WALK = "storage/recovery/batch_walk.py"
-RETENTION = "storage/log/retention.py"
-ROLLING = "storage/log/rolling.py"
-SEGMENT = "storage/log/segment.py"
+CORE = "kvorum/broker/partition/core/partition.py"
+LINK = "kvorum/broker/controller_channel/alter_partition_manager.py"
+ISR = "kvorum/broker/partition/core/isr.py"
+REPLICA = "kvorum/broker/partition/replica.py"
+TRUNCATION = "kvorum/broker/partition/core/truncation.py"
+SEQUENCES = "kvorum/broker/partition/core/refused_sequences.py"
+QUOTAS = "kvorum/broker/quotas/client_quotas.py"
+TERM = "kvorum/broker/coordinator/shard_context.py"
+HOST = "kvorum/broker/coordinator/host.py"
+FETCHING = "kvorum/broker/fetch/leader_fetch.py"
+OBJECTIONS = "kvorum/broker/fetch/fetch_validation.py"
+SESSION = "kvorum/broker/fetch/follower_fetch_session.py"
+SESSIONS = "kvorum/broker/fetch/fetch_sessions.py"
+PLAN = "kvorum/broker/manager/metadata_plan.py"
+STARTS = "kvorum/broker/fetch/log_start_ack.py"
+STORE = "kvorum/broker/log_dirs/replica_store.py"
+OFFSETS = "kvorum/broker/log_dirs/offset_checkpoints.py"
+OPENER = "kvorum/broker/manager/replica_opener.py"
+FAILURES = "kvorum/broker/manager/failure_handling.py"
+PLACES = "kvorum/broker/log_dirs/log_directories.py"
+MAINTENANCE = "kvorum/broker/manager/background_jobs.py"
+FETCHER = "kvorum/broker/fetch/follower_fetch.py"
+LOG = "kvorum/storage/log/log.py"
+RECOVERY = "kvorum/storage/recovery/recovery.py"
+RECOVERY_EPOCHS = "kvorum/storage/recovery/epoch_recovery.py"
+METADATA_API = "kvorum/broker/api/metadata.py"
+LOST_FILES = "kvorum/storage/recovery/missing_files.py"
+EPOCHS = "kvorum/storage/files/leader_epochs.py"
+INDEX = "kvorum/storage/files/index.py"
+CLIENT_BATCH = "kvorum/storage/format/client_batch.py"
+RECORD_CHECK = "kvorum/storage/format/record_validation.py"
+PRODUCERS = "kvorum/storage/files/producer_state.py"
+PLACING = "kvorum/storage/log/append_plan.py"
+WALK = "kvorum/storage/recovery/batch_walk.py"
+RETENTION = "kvorum/storage/log/retention.py"
+ROLLING = "kvorum/storage/log/append_plan.py"
+SEGMENT = "kvorum/storage/files/segment.py"
 
 OF_CORE = ("tests/test_broker/test_partition.py",)
 OF_SESSION = ("tests/test_broker/test_replica_session.py",)
@@ -130,12 +131,11 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("rebooted-broker-counts", "a fetch of an earlier broker process does not count (KIP-903)", CORE,
      "        if remote is None or not self.peer_brokers.is_broker(replica_id, broker_epoch):",
      "        if remote is None:", OF_CORE),
-    ("no-truncation-by-epoch", "a diverged follower truncates by epoch (KIP-101)", REPLICA,
-     "        target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))\n",
-     "        target = log.end_offset\n", ("tests/test_broker/test_truncation.py",)),
+    ("no-truncation-by-epoch", "a diverged follower truncates by epoch (KIP-101)", TRUNCATION,
+     "    return max(min(leader_end, local_end), start_offset)\n",
+     "    return end_offset\n", ("tests/test_broker/test_truncation.py",)),
     ("recovery-point-in-a-gap", "a truncation lowers the checkpoints to the new end", REPLICA,
-     "        target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))\n",
-     "        target = max(min(target, log.end_offset), log.start_offset)\n",
+     "        target = log.end_if_cut(\n", "        target = int(\n",
      ("tests/test_broker/test_truncation.py",)),
     ("truncation-to-the-watermark", "a new follower truncates by epoch, not to the high watermark (KIP-101)",
      REPLICA, "        if is_new:\n            self.fail_pending(ErrorCode.NOT_LEADER_OR_FOLLOWER)\n",
@@ -147,7 +147,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("offline-replica-fetches-on", "a replica whose disk failed does not fetch", SESSION,
      "            if followed.replica.is_offline:", "            if False:", OF_SESSION),
     ("header-before-its-stamp", "every reader sees the log append time as the batch's timestamp",
-     "broker/partition/replica.py",
+     "kvorum/broker/partition/replica.py",
      "header=None if self.config.is_log_append_time else header", "header=header",
      ("tests/test_broker/test_following.py",)),
     ("found-before-the-disk-failed", "what was found of a replica ends with its disk", FETCHING,
@@ -242,7 +242,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "        if answer.diverging is not None:\n            # The", "        if False:\n            # The",
      OF_SESSIONS),
     ("told-what-was-dropped", "answers of an earlier epoch do not count",
-     "broker/fetch/fetch_sessions.py", "                    if self.is_replica and not _goes_on(before, asked):",
+     "kvorum/broker/fetch/fetch_sessions.py", "                    if self.is_replica and not _goes_on(before, asked):",
      "                    if False:", OF_SESSIONS),
     ("two-sessions-opened", "one fetch session is opened at a time", FETCHER,
      "        if not (self._in_flight and self.session.is_opening):", "        if True:",
@@ -303,12 +303,12 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("lost-files-are-nothing", "a log that ends below its recovery point is refused", RECOVERY,
      "    if end_offset < recovery_point:", "    if False:", OF_LOST),
     ("the-lowest-is-the-controller", "a broker that reaches the controllers names itself as the controller",
-     "broker/network/services.py", "        if self.broker_id in ids and not", "        if False and not",
+     "kvorum/broker/api/services.py", "        if self.broker_id in ids and not", "        if False and not",
      ("tests/test_broker/test_mutation_quota.py",)),
     ("the-dead-lead-on", "Metadata waits for the next leader when a leader has closed its connections", METADATA_API,
      "    await suspects.wait(lambda present: _are_led_by(context, request, present))\n", "",
      OF_SUSPECTS),
-    ("suspected-for-ever", "a broker that is reachable again is no longer suspected", "broker/metadata_answers/suspects.py",
+    ("suspected-for-ever", "a broker that is reachable again is no longer suspected", "kvorum/broker/metadata_answers/suspects.py",
      "        if self._until_ms.pop(leader, None) is not None:\n", "        if False:\n",
      OF_SUSPECTS),
     ("orphans-are-nothing", "indexes without their .log are proof that it was taken", LOST_FILES,
@@ -356,7 +356,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
     ("quota-forgets-its-window", "usage counts for the whole quota window", QUOTAS,
      "        while samples and samples[0][0] <= oldest_ms:", "        while len(samples) > 1:",
      OF_QUOTAS),
-    ("pause-not-kept", "a client above its quota is not read from", "broker/network/connection.py",
+    ("pause-not-kept", "a client above its quota is not read from", "kvorum/broker/network/connection.py",
      "            or self._unmute_timer is not None\n", "", OF_QUOTAS),
     ("coordinator-answers-early", "a coordinator answers only with replicated records", TERM,
      "        while parked and parked[0].required_offset <= high_watermark:",
@@ -367,7 +367,7 @@ _RULES: tuple[tuple[str, str, str, str, str, tuple[str, ...]], ...] = (
      "            if error != ErrorCode.NONE or self.replica.is_offline:",
      "            if self.replica.is_offline:", OF_HOST),
     ("coordinator-serves-half-a-log", "a loading coordinator accepts no requests", TERM,
-     "        if self.state is State.LOADING:\n            return ErrorCode.COORDINATOR_LOAD",
+     "        if self.state is ShardState.LOADING:\n            return ErrorCode.COORDINATOR_LOAD",
      "        if self.state is None:\n            return ErrorCode.COORDINATOR_LOAD", OF_HOST),
     ("damage-served-for-ever", "a leader verifies batches that a follower fetches twice", FETCHING,
      "        services.reread_verification.suspect(replica, remote, asked)\n", "        pass\n", OF_CHECKS),

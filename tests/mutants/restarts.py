@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.model import Rule, mutants_of
 
-BROKER_PROCESS = "launch/broker_process.py"
+BROKER_PROCESS = "kvorum/launch/nodes/broker_process.py"
 
 _STARTS: tuple[Rule, ...] = (
     ("markers-taken-at-once", "a refused start keeps the clean-shutdown markers", BROKER_PROCESS,
@@ -24,21 +24,21 @@ _STARTS: tuple[Rule, ...] = (
      '                if self._replicas.directories.fail(item, failure, "start"):\n',
      "                if str(failure) == item.path:\n"),
     ("new-directory-unmarked", "a new directory counts as cleanly closed",
-     "launch/log_directories.py", "        self._mark_new(disk)\n", ""),
+     "kvorum/launch/directories/log_directories.py", "        self._mark_new(disk)\n", ""),
 )  # fmt: skip
 
 _ELIGIBLE: tuple[Rule, ...] = (
     ("default-clears-every-elr", "a topic's own minimum comes before the default",
-     "metadata/controller/decide/elr_clearing.py",
+     "kvorum/metadata/controller/decide/elr_clearing.py",
      "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
      "            if True:\n"),
     ("default-clears-no-elr", "the default is the minimum of topics without one",
-     "metadata/controller/decide/elr_clearing.py",
+     "kvorum/metadata/controller/decide/elr_clearing.py",
      "            if MIN_INSYNC_REPLICAS not in image.topic_configs(topic.name):\n",
      "            if False:\n"),
 )  # fmt: skip
 
-WAITERS = "broker/network/purgatory.py"
+WAITERS = "kvorum/broker/purgatory/deadlines.py"
 
 _DEADLINES: tuple[Rule, ...] = (
     ("expired-though-completed", "a request that completes during an expiry does not expire", WAITERS,
@@ -50,23 +50,23 @@ _DEADLINES: tuple[Rule, ...] = (
 
 _LOOK_UPS: tuple[Rule, ...] = (
     ("word-of-later-versions", "old clients get LEADER_NOT_AVAILABLE",
-     "broker/api/list_offsets.py",
+     "kvorum/broker/api/list_offsets.py",
      "        error = ErrorCode.LEADER_NOT_AVAILABLE\n", "        pass\n"),
     ("word-of-earlier-versions", "from version 5 on clients get OFFSET_NOT_AVAILABLE",
-     "broker/api/list_offsets.py",
+     "kvorum/broker/api/list_offsets.py",
      "OFFSET_NOT_AVAILABLE_VERSION = 5\n", "OFFSET_NOT_AVAILABLE_VERSION = 6\n"),
 )  # fmt: skip
 
 _TERMS: tuple[Rule, ...] = (
     ("deletion-missed-while-loading", "a topic deletion during the load deletes its offsets too",
-     "broker/coordinator/shard_context.py",
+     "kvorum/broker/coordinator/shard_context.py",
      "            # names.\n            self._events.append(event)\n", "            pass\n"),
     ("new-topic-taken-for-the-old", "a topic created again before the term is not deleted",
-     "broker/coordinator/host.py",
+     "kvorum/broker/coordinator/host.py",
      "                context.give(at_first if is_first else event)\n",
      "                context.give(event)\n"),
     ("old-topic-taken-for-the-new", "what was made anew in the term is of us alone",
-     "broker/coordinator/host.py",
+     "kvorum/broker/coordinator/host.py",
      "                context.give(at_first if is_first else event)\n",
      "                context.give(at_first)\n"),
 )  # fmt: skip

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-SECRETS = "metadata/configs/secrets.py"
-PRIVATE = "runtime/private_files.py"
-SECRET_PROPERTIES = "launch/secret_properties.py"
-NODE_FILE = "launch/node_file.py"
-TREE = "metadata/inspect/tree.py"
-EXPORT = "metadata/inspect/export.py"
-CODEC = "metadata/image/record_codec.py"
+SECRETS = "kvorum/metadata/configs/secrets.py"
+PRIVATE = "kvorum/runtime/private_files.py"
+SECRET_PROPERTIES = "kvorum/launch/config/secret_properties.py"
+NODE_FILE = "kvorum/launch/config/node_file.py"
+TREE = "kvorum/metadata/inspect/tree.py"
+EXPORT = "kvorum/metadata/inspect/export.py"
 DUMP = "kvorum/cli/log.py"
-OAUTH = "broker/sasl/oauthbearer.py"
-JWT = "broker/sasl/jwt_validation.py"
-KEY_SOURCE = "broker/sasl/key_source.py"
-SCRAM = "broker/sasl/scram.py"
-CLIENT = "broker/sasl/client.py"
-SERVER = "broker/network/server.py"
-CONNECTION = "broker/network/connection.py"
-OAUTH_SETTINGS = "launch/oauthbearer.py"
-SESSIONS = "broker/sasl/authentication.py"
-ADD_SCRAM = "launch/add_scram.py"
-INIT = "launch/init.py"
-CONTROLLER = "metadata/controller/controller.py"
-CERTIFICATES = "launch/dev_certificates.py"
-CERTIFICATE_FILES = "launch/dev_certificate_files.py"
-SECURE_PLAN = "launch/secure_plan.py"
+OAUTH = "kvorum/broker/sasl/core/oauthbearer.py"
+JWT = "kvorum/broker/sasl/core/jwt_validation.py"
+KEY_SOURCE = "kvorum/broker/sasl/key_source.py"
+SCRAM = "kvorum/broker/sasl/core/scram.py"
+CLIENT = "kvorum/broker/sasl/core/client.py"
+SERVER = "kvorum/broker/server.py"
+CONNECTION = "kvorum/broker/network/connection.py"
+OAUTH_SETTINGS = "kvorum/launch/config/oauthbearer.py"
+SESSIONS = "kvorum/broker/sasl/core/authentication.py"
+ADD_SCRAM = "kvorum/launch/cluster/add_scram.py"
+INIT = "kvorum/launch/cluster/init.py"
+CONTROLLER = "kvorum/metadata/controller/core/controller.py"
+CERTIFICATES = "kvorum/launch/cluster/dev_certificates.py"
+CERTIFICATE_FILES = "kvorum/launch/cluster/dev_certificate_files.py"
+SECURE_PLAN = "kvorum/launch/cluster/secure_plan.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("secret-record", "a dumped record shows no credential", SECRETS,
@@ -41,8 +40,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "entries |= dict.fromkeys(hidden_fields(value), HIDDEN)", "pass"),
     ("secret-export", "a table shows no password of a config", EXPORT,
      '"value": shown_config(kind, name, value),', '"value": value,'),
-    ("secret-fields", "the fields of a record are hidden where they are made", CODEC,
-     "return shown_fields(record, dataclasses.asdict(record))", "return dataclasses.asdict(record)"),
+    ("secret-fields", "the fields of a record are hidden where they are made", SECRETS,
+     "    shown = fields | dict.fromkeys(hidden_fields(record), HIDDEN)\n", "    shown = dict(fields)\n"),
     ("secret-dump", "the records of the metadata log are not dumped as bytes", DUMP,
      "of_metadata = _metadata_text if print_data_log and _is_metadata(path) else None",
      "of_metadata = None"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-AUTHENTICATION = "broker/sasl/authentication.py"
-SCRAM = "broker/sasl/scram.py"
-PLAIN = "broker/sasl/plain.py"
-MECHANISMS = "broker/sasl/mechanisms.py"
-LISTENERS = "launch/listeners.py"
-PRINCIPALS = "runtime/principals.py"
+AUTHENTICATION = "kvorum/broker/sasl/core/authentication.py"
+SCRAM = "kvorum/broker/sasl/core/scram.py"
+PLAIN = "kvorum/broker/sasl/core/plain.py"
+MECHANISMS = "kvorum/broker/sasl/core/mechanisms.py"
+LISTENERS = "kvorum/launch/config/listeners.py"
+PRINCIPALS = "kvorum/runtime/principals.py"
+NAMES = "kvorum/runtime/certificate_names.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("sasl-open", "before the login nothing else is served", AUTHENTICATION,
@@ -23,9 +24,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("sasl-other-user", "a client that logs in again is who it was", AUTHENTICATION,
      "if self.user and self.user != step.user:", "if False:"),
     ("sasl-other-mechanism", "a client logs in again by the same mechanism", AUTHENTICATION,
-     "or (is_again and mechanism != self.mechanism)", ""),
+     "            if mechanism != self.mechanism:\n", "            if False:\n"),
+    ("sasl-again-at-once", "a client logs in again once a second at most", AUTHENTICATION,
+     " or now_ms < self._again_from_ms:", ":"),
     ("sasl-two-handshakes", "one handshake is enough", AUTHENTICATION,
-     "if self._state not in (_State.NEW, _State.DONE) or", "if"),
+     "        elif self._state is not _State.NEW:\n", "        elif False:\n"),
     ("sasl-bare", "only a handshake of version 0 is followed by bare tokens", AUTHENTICATION,
      "self._is_bare = version == 0", "self._is_bare = True"),
     ("scram-proof", "the client proves that it knows the password", SCRAM,
@@ -53,9 +56,17 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("listener-first", "the listener of the brokers is registered first", LISTENERS,
      "key=lambda listener: listener.name != first", "key=lambda listener: listener.name"),
     ("principal-whole-name", "a rule must match the whole name", PRINCIPALS,
-     "pattern.fullmatch(name)", "pattern.match(name)"),
-    ("principal-escaped", "special characters of a name are escaped", PRINCIPALS,
-     "_SPECIAL.sub(_escape, value)", "value"),
+     "self._pattern.fullmatch(name)", "self._pattern.match(name)"),
+    ("principal-escaped", "special characters of a name are escaped", NAMES,
+     '_SPECIAL.sub(r"\\\\\\g<0>", inner)', "inner"),
+    ("peer-ends-the-node", "an unforeseen error of a peer ends its connection alone",
+     "kvorum/launch/daemon/process.py", "            if peer is not None and not peer_failures.ends_the_node(error):", "            if False:"),
+    ("own-state-goes-on", "an error of the node's own state ends it", "kvorum/runtime/peer_failures.py",
+     "    return isinstance(error, InvariantViolated | CorruptData) or not", "    return not"),
+    ("item-takes-turns", "an item that fails takes no other's turn", "kvorum/broker/purgatory/loop_turn.py",
+     "                    self.on_failed(parked, error)", "                    raise"),
+    ("principal-unmatched", "a name that no rule matches gives no user", PRINCIPALS,
+     "        raise WireError(\n            f\"no rule", "        return name\n        raise WireError(\n            f\"no rule"),
 )  # fmt: skip
 
 MUTANTS = mutants_of(
@@ -64,5 +75,7 @@ MUTANTS = mutants_of(
         "tests/test_broker/test_sasl.py",
         "tests/test_runtime/test_principals.py",
         "tests/test_launch/test_listeners.py",
+        "tests/test_launch/test_peer_failures.py",
+        "tests/test_broker/test_unforeseen_errors.py",
     ),
 )

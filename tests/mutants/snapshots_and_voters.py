@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-ELECTION = "raft/roles/election.py"
-LEADER = "raft/roles/leader.py"
-FOLLOWER = "raft/roles/follower.py"
-SNAPSHOTS = "raft/roles/snapshots.py"
-CHANGES = "raft/roles/voter_changes.py"
-STATE = "raft/state.py"
-TAIL = "raft/log_tail.py"
-REPLICA = "raft/replica_log.py"
-OPEN = "raft/metadata_log.py"
+ELECTION = "kvorum/raft/core/election.py"
+LEADER = "kvorum/raft/core/leader.py"
+FOLLOWER = "kvorum/raft/core/follower.py"
+SNAPSHOTS = "kvorum/raft/core/snapshots.py"
+CHANGES = "kvorum/raft/core/voter_changes.py"
+STATE = "kvorum/raft/core/state.py"
+TAIL = "kvorum/raft/model/log_tail.py"
+REPLICA = "kvorum/raft/node/replica_log.py"
+OPEN = "kvorum/raft/node/metadata_log.py"
 
 MUTANTS = (
     # Snapshots.
@@ -68,28 +68,28 @@ MUTANTS = (
     Mutant(
         "footer-not-checked",
         "a snapshot without a footer is refused",
-        "snapshots/format.py",
+        "kvorum/snapshots/format.py",
         "        if self.header is None or not self._is_finished or self._head is not None:\n",
         "        if self.header is None:\n",
     ),
     Mutant(
         "frame-checksum-not-checked",
         "every frame's checksum is checked",
-        "snapshots/format.py",
+        "kvorum/snapshots/format.py",
         "        if crc32c(payload, crc32c(head[: _FRAME.size])) != crc:\n",
         "        if False and crc:\n",
     ),
     Mutant(
         "snapshot-named-before-fsync",
         "a snapshot is fsynced before it is renamed to its final name",
-        "snapshots/store.py",
+        "kvorum/snapshots/store.py",
         "                await _write_frames(file, header, payloads)\n                await file.sync()\n",
         "                await _write_frames(file, header, payloads)\n",
     ),
     Mutant(
         "snapshot-folder-not-fsynced",
         "the name of a snapshot is durable before the log is trimmed",
-        "snapshots/store.py",
+        "kvorum/snapshots/store.py",
         "            await self.disk.sync_dir(self.directory)\n        except OSError:\n",
         "            pass\n        except OSError:\n",
     ),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-SERVER = "broker/network/server.py"
-CONNECTION = "broker/network/connection.py"
-BUFFER = "broker/network/frame_buffer.py"
-SESSIONS = "broker/fetch/fetch_sessions.py"
-AUDIT = "metadata/access/audit.py"
-AUTHORIZER = "metadata/access/authorizer.py"
-HTTP2 = "runtime/http2/connection.py"
-HTTP2_SERVER = "runtime/http2/server_connection.py"
+SERVER = "kvorum/broker/server.py"
+CONNECTION = "kvorum/broker/network/connection.py"
+BUFFER = "kvorum/broker/network/frame_buffer.py"
+SESSIONS = "kvorum/broker/fetch/fetch_sessions.py"
+AUDIT = "kvorum/metadata/access/audit.py"
+AUTHORIZER = "kvorum/metadata/access/authorizer.py"
+HTTP2 = "kvorum/runtime/http2/connection.py"
+HTTP2_SERVER = "kvorum/runtime/http2/server_connection.py"
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("stranger-gone", "a client that has reset its connection ends no broker", SERVER,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.model import mutants_of
 
-DECIDE = "metadata/controller/decide/tokens.py"
-RECORDS = "metadata/image/records.py"
-KEY = "metadata/access/tokens.py"
-FEATURES = "metadata/controller/decide/features.py"
-SNAPSHOT = "metadata/image/snapshot_job.py"
-CORE = "metadata/controller/controller_core.py"
-CREATE = "broker/api/create_delegation_token.py"
-DESCRIBE = "broker/api/describe_delegation_token.py"
-SHARED = "broker/api/delegation_tokens.py"
-CONTEXT = "broker/api/context.py"
-LOGINS = "broker/sasl/token_logins.py"
-SCRAM = "broker/sasl/scram.py"
-SESSIONS = "broker/sasl/authentication.py"
+DECIDE = "kvorum/metadata/controller/decide/tokens.py"
+RECORDS = "kvorum/metadata/image/records.py"
+KEY = "kvorum/metadata/access/tokens.py"
+FEATURES = "kvorum/metadata/controller/decide/features.py"
+SNAPSHOT = "kvorum/metadata/image/snapshot_job.py"
+CORE = "kvorum/metadata/controller/core/quorum_controller.py"
+CREATE = "kvorum/broker/api/create_delegation_token.py"
+DESCRIBE = "kvorum/broker/api/describe_delegation_token.py"
+SHARED = "kvorum/broker/api/delegation_tokens.py"
+CONTEXT = "kvorum/broker/api/context.py"
+LOGINS = "kvorum/broker/sasl/core/token_logins.py"
+SCRAM = "kvorum/broker/sasl/core/scram.py"
+SESSIONS = "kvorum/broker/sasl/core/authentication.py"
 
 _OF_THE_CONTROLLER: tuple[tuple[str, str, str, str, str], ...] = (
     ("tokens-without-a-key", "without a key there are no tokens", DECIDE,
@@ -113,7 +113,10 @@ _OF_BROKERS: tuple[tuple[str, str, str, str, str], ...] = (
 MUTANTS = (
     *mutants_of(
         _OF_THE_CONTROLLER,
-        tests=("tests/test_metadata/test_tokens.py", "tests/test_metadata/test_controller_core.py"),
+        tests=(
+            "tests/test_metadata/test_tokens.py",
+            "tests/test_metadata/test_quorum_controller.py",
+        ),
     ),
     *mutants_of(
         _OF_BROKERS,

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from tests.mutants.model import Mutant
 
-SHARD = "broker/transactions/shard.py"
-MACHINE = "broker/transactions/machine.py"
-MODEL = "broker/transactions/model.py"
-RECORDS = "broker/transactions/records.py"
-VERIFICATION = "broker/transactions/verification.py"
-BOOK = "broker/transactions/marker_book.py"
-MARKING = "broker/transactions/marking.py"
-GATE = "broker/transactions/produce_gate.py"
-COORDINATORS = "broker/transactions/coordinators.py"
-OFFSETS = "broker/transactions/offsets_gate.py"
-TXN_OFFSET_COMMIT = "broker/api/txn_offset_commit.py"
-TERM = "broker/coordinator/shard_context.py"
-PRODUCERS = "storage/log/producer_state.py"
+SHARD = "kvorum/broker/transactions/core/shard.py"
+MACHINE = "kvorum/broker/transactions/core/machine.py"
+MODEL = "kvorum/broker/transactions/core/model.py"
+RECORDS = "kvorum/broker/transactions/core/records.py"
+VERIFICATION = "kvorum/broker/partition/core/verification.py"
+BOOK = "kvorum/broker/transactions/core/marker_book.py"
+MARKING = "kvorum/broker/transactions/marking.py"
+GATE = "kvorum/broker/transactions/produce_gate.py"
+COORDINATORS = "kvorum/broker/transactions/coordinators.py"
+OFFSETS = "kvorum/broker/transactions/offsets_gate.py"
+TXN_OFFSET_COMMIT = "kvorum/broker/api/txn_offset_commit.py"
+TERM = "kvorum/broker/coordinator/shard_context.py"
+PRODUCERS = "kvorum/storage/files/producer_state.py"
 
 BY_MODEL = ("tests/test_transactions/test_model.py",)
 BY_RULES = ("tests/test_transactions/test_shard.py", "tests/test_transactions/test_ends.py")
 BY_OFFSETS = ("tests/test_transactions/test_offsets.py",)
 BY_SHARDS = ("tests/test_transactions/test_markers_in_shards.py",)
 BY_RECORDS = ("tests/test_transactions/test_records.py",)
+BY_TIMERS = ("tests/test_broker/test_shard_timers.py",)
 BY_PARTITIONS = (
     "tests/test_transactions/test_verification.py",
     "tests/test_transactions/test_marker_book.py",
@@ -54,12 +55,12 @@ _RULES = (
      "            if transaction.state in PREPARED and False\n        ]\n        return effects",
      BY_MODEL),
     ("answered-before-it-is-replicated", "EndTxn is answered once its record is replicated", SHARD,
-     "        answer = Answer(token=request.token, response=outcome.reply)",
-     "        answer = Answer(token=request.token, response=outcome.reply, is_durable=False)",
+     "        answer = ShardAnswer(token=request.token, response=outcome.reply)",
+     "        answer = ShardAnswer(token=request.token, response=outcome.reply, is_durable=False)",
      BY_MODEL),
     ("fenced-before-it-is-replicated", "a final error is sent once its records are replicated", SHARD,
-     "    return Answer(token=token, response=response, is_durable=is_durable)",
-     "    return Answer(token=token, response=response, is_durable=False)", BY_RULES),
+     "    return ShardAnswer(token=token, response=response, is_durable=is_durable)",
+     "    return ShardAnswer(token=token, response=response, is_durable=False)", BY_RULES),
     ("complete-at-the-first-news", "only the answer to the question completes", SHARD,
      "if self._marker_questions.get(fact.transactional_id) != fact.ask_id:",
      "if fact.transactional_id not in self._asked:", BY_RULES),
@@ -172,13 +173,19 @@ _RULES = (
     ("groups-not-told", "a group's shard gets the markers of its partition", MARKING,
      "    if core.topic == OFFSETS_TOPIC:\n", "    if False:\n", BY_OFFSETS),
     ("markers-not-waited-for", "a marker counts once it is replicated", MARKING,
-     "        await waiting.wait()\n", "", BY_PARTITIONS),
+     "            await done\n", "            pass\n", BY_PARTITIONS),
     ("patience-without-end", "who waits for markers is answered in time", SHARD,
      "        return [SetTimer(name=_ParkTimer(transactional_id), deadline_ms=deadline_ms)]",
      "        return []", BY_RULES),
     ("parked-forgotten", "a parked request continues once the markers are written", SHARD,
      "        return effects + self._unpark(transaction.transactional_id, now)",
      "        return effects", BY_RULES),
+    ("end-overtakes-a-parked-add", "an EndTxn waits behind a parked request of its id", SHARD,
+     "        if is_end and request.body.transactional_id in self._parked:", "        if False:", BY_RULES),
+    ("prepared-end-is-final", "an EndTxn is retried while markers are written", MACHINE,
+     "    if transaction.state in PREPARED:\n        # Also if", "    if False:\n        # Also if", BY_RULES),
+    ("request-before-due-timers", "a request sees what due timers have ended", TERM,
+     "                    self._fire_due(now)\n", "                    pass\n", BY_TIMERS),
     ("older-client-adds", "older clients must have added the partition", COORDINATORS,
      "            is_verify_only=not is_add,\n", "            is_verify_only=False,\n",
      BY_PARTITIONS),

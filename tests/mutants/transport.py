@@ -6,16 +6,16 @@ import functools
 
 from tests.mutants.model import Mutant
 
-CLIENT = "runtime/http2/client.py"
-CLIENT_CONNECTION = "runtime/http2/client_connection.py"
-CONNECTION = "runtime/http2/connection.py"
-CONTEXT = "runtime/http2/context.py"
-KEEPALIVE = "runtime/http2/keepalive.py"
-SERVER = "runtime/http2/server.py"
-STREAM = "runtime/http2/stream.py"
-NODE = "raft/node.py"
-RAFT_SERVICER = "raft/servicer.py"
-RAFT_TRANSPORT = "raft/transport.py"
+CLIENT = "kvorum/runtime/http2/client.py"
+CLIENT_CONNECTION = "kvorum/runtime/http2/client_connection.py"
+CONNECTION = "kvorum/runtime/http2/connection.py"
+CONTEXT = "kvorum/runtime/http2/context.py"
+KEEPALIVE = "kvorum/runtime/http2/keepalive.py"
+SERVER = "kvorum/runtime/http2/server.py"
+STREAM = "kvorum/runtime/http2/stream.py"
+NODE = "kvorum/raft/node/raft_node.py"
+RAFT_SERVICER = "kvorum/raft/node/servicer.py"
+RAFT_TRANSPORT = "kvorum/raft/node/transport.py"
 
 _FILES = ("listening", "bad_clients", "bad_servers", "callers", "streams", "calls", "fuzz")
 _TESTS = (
@@ -107,7 +107,7 @@ MUTANTS = (
     _mutant(
         "resets-pile-up",
         "a reset stream counts until its handler has ended",
-        "runtime/http2/server_connection.py",
+        "kvorum/runtime/http2/server_connection.py",
         "self.calls >= STREAMS_MAX",
         "len(self.streams) >= STREAMS_MAX",
     ),
@@ -158,9 +158,9 @@ MUTANTS = (
     _mutant(
         "cut-message-is-an-end",
         "a stream that ends inside a message is an error",
-        "runtime/http2/status.py",
-        "    if code is grpc.StatusCode.OK and stream.has_partial_message:\n",
-        "    if False:\n",
+        STREAM,
+        "        if code is grpc.StatusCode.OK and self.has_partial_message:\n",
+        "        if False:\n",
     ),
     _mutant(
         "what-the-listener-raised-is-lost",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from kvorum.raft.messages import (
+from kvorum.raft.model.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -22,8 +22,8 @@ from kvorum.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kvorum.raft.model import OffsetAndEpoch, VoteState
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.values import OffsetAndEpoch, VoteState
+from kvorum.raft.model.voters import Voter, VoterSet
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO, uuid_from_text
 

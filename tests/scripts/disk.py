@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch, VoteState
-from kvorum.raft.voters import NO_VOTERS, VoterSet
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch, VoteState
+from kvorum.raft.model.voters import NO_VOTERS, VoterSet
 from tests.scripts import describe
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from kvorum.raft.effects import (
+from kvorum.raft.model.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
@@ -16,6 +16,7 @@ from kvorum.raft.effects import (
     HighWatermarkAdvanced,
     LeaderChanged,
     PersistVoteState,
+    QuorumAlert,
     ReplaceLog,
     Reply,
     ReplyWithRecords,
@@ -25,8 +26,8 @@ from kvorum.raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from kvorum.raft.events import LogFlushed, SnapshotChunkWritten, SnapshotReceived
-from kvorum.raft.messages import FetchResponse, FetchSnapshotResponse
+from kvorum.raft.model.events import LogFlushed, SnapshotChunkWritten, SnapshotReceived
+from kvorum.raft.model.messages import FetchResponse, FetchSnapshotResponse
 from kvorum.runtime.errors import ErrorCode
 from tests.scripts import describe
 from tests.scripts.disk import Entry, span_of
@@ -66,6 +67,8 @@ def carry_out(world: World, node: Node, effect: Effect) -> None:
             world.say(f"{node.id}: hw={high_watermark}")
         case LeaderChanged():
             pass  # a TimelineEntry tells the same
+        case QuorumAlert(text):
+            world.say(f"{node.id}: ALERT {describe.note(text)}")
         case TimelineEntry(text):
             world.say(f"{node.id}: {describe.note(text)}")
         case _:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from kvorum.raft.events import LogFlushed, Propose, Resign, SnapshotsExpired
-from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
-from kvorum.raft.model import VoteState
-from kvorum.raft.roles.states import Candidate, Prospective
+from kvorum.raft.core.states import Candidate, Prospective
+from kvorum.raft.model.events import LogFlushed, Propose, Resign, SnapshotsExpired
+from kvorum.raft.model.messages import AddVoterRequest, RemoveVoterRequest
+from kvorum.raft.model.values import VoteState
 from kvorum.runtime.ids import UUID_ZERO
 from tests.scripts import describe
 from tests.scripts.disk import Entry
@@ -57,7 +57,9 @@ class Harness:
         """batch: batches in one answer to a fetch; piece: bytes in a piece of a snapshot."""
         names = {"batch": "fetch_bytes_max", "piece": "snapshot_chunk_bytes"}
         numbers = {names.get(key, key): int(value) for key, value in config.items()}
-        self.world = World(is_dynamic="dynamic" in kinds, seed=int(seed), **numbers)
+        is_dynamic = "dynamic" in kinds or "prepared" in kinds
+        self.world = World(is_dynamic=is_dynamic, seed=int(seed), **numbers)
+        self.world.is_prepared = "prepared" in kinds
         self.world.create(list(range(1, int(count) + 1)))
 
     def _add_node(self, node: str, kind: str = "observer") -> None:
@@ -163,16 +165,18 @@ class Harness:
         self.world.stop(self._node(node), is_silent=kind == "silently")
 
     def _restart(self, node: str, kind: str = "", port: str = "") -> None:
-        """wiped: with an empty disk, and so with a new directory id. port: the port of its
-        listener.
+        """wiped: with an empty disk, and so with a new directory id. copied: the same, with the
+        folder of its first installation on it. port: the port of its listener.
         """
         one = self._node(node)
         if one.core is not None:
             self.world.stop(one)
         letter = one.disk_letter
-        if kind == "wiped":
+        if kind in ("wiped", "copied"):
             letter = one.disk_letter = chr(ord(letter) + 1)
             one.disk = type(one.disk)()
+        if kind == "copied":
+            one.disk.bootstrap = self.world.initial
         place = describe.voter(one.id, letter, int(port) if port else None)
         if not port and one.config.address is not None:
             place = describe.voter(one.id, letter, one.config.address[1])

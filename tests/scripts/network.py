@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvorum.raft.messages import Request, Response
+from kvorum.raft.model.messages import Request, Response
 
 ADMIN = 0
 """The clients that ask for changes of the voter set."""

@@ -7,12 +7,13 @@ cluster: one leader an epoch, one vote an epoch and disk, committed records neve
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from kvorum.raft.core import RaftCore
-from kvorum.raft.events import (
+from kvorum.raft.core.raft_core import RaftCore
+from kvorum.raft.model.events import (
     CallerGone,
     Event,
     RequestFailed,
@@ -21,11 +22,12 @@ from kvorum.raft.events import (
     SnapshotTaken,
     Tick,
 )
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.messages import Request, Response
-from kvorum.raft.model import OffsetAndEpoch, RaftConfig, VoteState
-from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.messages import Request, Response
+from kvorum.raft.model.values import OffsetAndEpoch, RaftConfig, VoteState
+from kvorum.raft.model.voters import NO_VOTERS, Voter, VoterSet
 from kvorum.runtime.errors import InvariantViolated
+from kvorum.runtime.ids import UUID_ZERO
 from tests.scripts import describe
 from tests.scripts.disk import NodeDisk
 from tests.scripts.effects import carry_out
@@ -75,6 +77,8 @@ class World:
         self.seed = seed
         self.config = config
         self.initial = NO_VOTERS
+        self.is_prepared = False
+        """The first voters are named without directory ids, as by kvorum init."""
         self.now_ms = 0
         self.nodes: dict[int, Node] = {}
         self.messages: list[Message] = []
@@ -96,6 +100,10 @@ class World:
             if self.is_dynamic
             else VoterSet.static(node_ids)
         )
+        if self.is_prepared:
+            self.initial = VoterSet.of(
+                dataclasses.replace(voter, directory_id=UUID_ZERO) for voter in self.initial.voters
+            )
         for node_id in node_ids:
             self.add_node(node_id)
 

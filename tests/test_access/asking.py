@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from kvorum.broker.api import registry
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
     Acl,
     AclOperation,
@@ -24,6 +24,7 @@ from tests.test_access.requests_of_apis import (
     OTHERS,
     REQUESTS,
     TOPIC,
+    TOPIC_ID,
     TRANSACTIONAL_ID,
 )
 from tests.test_broker.harness import QUICK
@@ -37,6 +38,9 @@ CONFIG = dataclasses.replace(
     transaction_state_log_replication_factor=1,
     transaction_state_log_num_partitions=1,
     transaction_state_log_min_isr=1,
+    share_coordinator_state_topic_replication_factor=1,
+    share_coordinator_state_topic_num_partitions=1,
+    share_coordinator_state_topic_min_isr=1,
     delegation_token_secret_key=SECRET,
 )
 """One broker is enough for the internal topics."""
@@ -44,7 +48,7 @@ CONFIG = dataclasses.replace(
 Question = tuple[AclOperation, ResourceType]
 Case = tuple[str, int, dict[str, Any]]
 
-MODULES: dict[str, Any] = {module.API.name: module for module in (*registry._HOT, *registry._COLD)}
+MODULES: dict[str, Any] = {module.API.name: module for module in registry.MODULES.values()}
 CASES: list[Case] = [(name, *request) for name, request in REQUESTS.items()] + OTHERS
 REFUSALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -130,7 +134,23 @@ def make_group_and_transaction(client: RawClient) -> None:
         lambda: client.call("consumer_group_heartbeat", version, joining).error_code == 0,
         "the group has its member",
     )
+    make_share_group(client)
     begin_transaction(client)
+
+
+def make_share_group(client: RawClient) -> None:
+    """Make a share group with a member that has the topic's partition."""
+    version, joining = REQUESTS["share_group_heartbeat"]
+    epoch = 0
+
+    def has_partition() -> bool:
+        nonlocal epoch
+        answer = client.call("share_group_heartbeat", version, {**joining, "member_epoch": epoch})
+        if answer.error_code == 0:
+            epoch = answer.member_epoch
+        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+    eventually(has_partition, "the share group's member has its partition")
 
 
 def begin_transaction(client: RawClient) -> None:
@@ -151,9 +171,11 @@ def initialised(client: RawClient) -> Any:
     return answer if answer.error_code == 0 else None
 
 
-def fresh(values: dict[str, Any]) -> dict[str, Any]:
-    """The values, with the name of a topic that does not exist yet in place of each `new`."""
+def fresh(values: dict[str, Any], topic_id: bytes = TOPIC_ID) -> dict[str, Any]:
+    """The values, with the name of a topic that does not exist yet in place of each `new`, and the
+    topic's id in place of TOPIC_ID."""
     text = json.dumps(values, default=lambda raw: {"bytes": raw.hex()})
+    text = text.replace(TOPIC_ID.hex(), topic_id.hex())
     found: dict[str, Any] = json.loads(
         text.replace('"new"', f'"new-{next(_numbers)}"'),
         object_hook=lambda row: bytes.fromhex(row["bytes"]) if list(row) == ["bytes"] else row,

@@ -7,6 +7,9 @@ from typing import Any
 from tests.test_broker.raw_client import batch, fetch_values, produce_values
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "readers", "payments"
+SHARE_GROUP = "sharers"
+TOPIC_ID = b"the topic's id.."
+"""In place of the id that the topic has on the broker."""
 
 _CONFIG_RESOURCES = [(2, TOPIC), (4, ""), (32, GROUP)]
 
@@ -25,6 +28,17 @@ INIT: dict[str, Any] = {
     "transactional_id": TRANSACTIONAL_ID, "transaction_timeout": 60_000, "producer_id": -1,
     "producer_epoch": -1,
 }  # fmt: skip
+
+
+def _state(**partition: Any) -> dict[str, Any]:
+    """Fields of a request to a share coordinator."""
+    rows = [{"partition": 0, **partition}]
+    return {"group_id": SHARE_GROUP, "topics": [{"topic_id": TOPIC_ID, "partitions": rows}]}
+
+
+_SHARED = [{
+    "topic_id": TOPIC_ID, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}],
+}]  # fmt: skip
 
 REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
     "produce": (9, produce_values(TOPIC, batch(1))),
@@ -77,6 +91,44 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
         "group_id": GROUP, "member_id": "m", "member_epoch": 0, "instance_id": None,
         "rack_id": None, "rebalance_timeout": 5_000, "subscribed_topic_names": [TOPIC],
         "subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": [],
+    }),
+    "share_group_heartbeat": (1, {
+        "group_id": SHARE_GROUP, "member_id": "m", "member_epoch": 0, "rack_id": None,
+        "subscribed_topic_names": [TOPIC],
+    }),
+    "share_group_describe": (1, {
+        "group_ids": [SHARE_GROUP], "include_authorized_operations": False,
+    }),
+    "share_fetch": (2, {
+        "group_id": SHARE_GROUP, "member_id": "m", "share_session_epoch": 0, "max_wait": 0,
+        "min_bytes": 1, "max_bytes": 1_000, "max_records": 1, "batch_size": 1,
+        "share_acquire_mode": 0, "is_renew_ack": False, "topics": _SHARED,
+        "forgotten_topics_data": [],
+    }),
+    "share_acknowledge": (2, {
+        "group_id": SHARE_GROUP, "member_id": "another", "share_session_epoch": 1,
+        "is_renew_ack": False, "topics": [{"topic_id": TOPIC_ID, "partitions": [{
+            "partition_index": 0, "acknowledgement_batches": [
+                {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]},
+            ],
+        }]}],
+    }),
+    "initialize_share_group_state": (0, _state(state_epoch=1, start_offset=-1)),
+    "read_share_group_state": (0, _state(leader_epoch=0)),
+    "write_share_group_state": (1, _state(
+        state_epoch=1, leader_epoch=0, start_offset=-1, delivery_complete_count=0,
+        state_batches=[],
+    )),
+    "delete_share_group_state": (0, _state()),
+    "read_share_group_state_summary": (1, _state(leader_epoch=0)),
+    "describe_share_group_offsets": (1, {"groups": [{
+        "group_id": SHARE_GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0]}],
+    }]}),
+    "alter_share_group_offsets": (0, {"group_id": SHARE_GROUP, "topics": [{
+        "topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}],
+    }]}),
+    "delete_share_group_offsets": (0, {
+        "group_id": SHARE_GROUP, "topics": [{"topic_name": TOPIC}],
     }),
     "consumer_group_describe": (1, {"group_ids": [GROUP], "include_authorized_operations": False}),
     "create_topics": (7, {"timeout": 1_000, "validate_only": False, "topics": [{
@@ -189,6 +241,9 @@ OTHERS: list[tuple[str, int, dict[str, Any]]] = [
         "transactional_id": TRANSACTIONAL_ID, **_PRODUCER, "verify_only": True,
         "topics": _ONE_PARTITION,
     }]}),
+    ("find_coordinator", 6, {
+        "key_type": 2, "coordinator_keys": ["sharers:AAAAAAAAAAAAAAAAAAAAAQ:0"],
+    }),
     ("find_coordinator", 4, {"key_type": 1, "coordinator_keys": [TRANSACTIONAL_ID]}),
     ("describe_cluster", 1, {
         "include_cluster_authorized_operations": True, "endpoint_type": 1,

@@ -14,7 +14,7 @@ BEGIN, END = "<!-- access -->\n", "<!-- end -->\n"
 
 
 def table() -> str:
-    modules = sorted((*registry._HOT, *registry._COLD), key=lambda module: module.API.key)
+    modules = sorted(registry.MODULES.values(), key=lambda module: module.API.key)
     lines = ["| API | operations | remarks |", "| --- | --- | --- |"]
     for module in modules:
         needs = ", ".join(f"{operation.name} {kind.name}" for operation, kind in module.ACCESS)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.sasl.authentication import Authentication
-from kvorum.broker.sasl.plain import PlainExchange
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.broker.sasl.core.plain import PlainExchange
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from tests.test_access.asking import (
     CASES,
     CONFIG,
@@ -111,7 +111,9 @@ def answered(harness: WithLogin, case: Case, authorizer: Authorizer | None) -> A
         begin_transaction(client)
     services.authorizer = authorizer
     try:
-        return client.call(name, version, fresh(values))
+        topic = harness.cluster.controller.image.topic(TOPIC)
+        assert topic is not None
+        return client.call(name, version, fresh(values, topic.topic_id))
     finally:
         client.close()
         services.authorizer = None

@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.metadata.access.authorizer import CACHED_ANSWERS_MAX, Authorizer
-from kvorum.metadata.access.hosts import host_matches, is_valid_host, plain_address
-from kvorum.metadata.access.model import (
+from kvorum.metadata.access.hosts import (
+    host_matches,
+    is_matching_host,
+    is_valid_host,
+    plain_address,
+)
+from kvorum.metadata.image.acl import (
     Acl,
     AclFilter,
     AclOperation,
@@ -130,6 +135,12 @@ def test_hosts_are_addresses_ranges_or_all():
     assert allows(acl(host="2001:db8::/32"), host="2001:db8::7")
     assert allows(acl(host="2001:0db8::7"), host="2001:db8::7")
     assert allows(acl(host=HERE), host=f"::ffff:{HERE}")
+
+
+def test_an_ipv4_address_in_ipv6_form_matches_no_client():
+    for host in (HERE, f"::ffff:{HERE}"):
+        assert not allows(acl(host=f"::ffff:{HERE}"), host=host)
+    assert is_valid_host(f"::ffff:{HERE}") and not is_matching_host(f"::ffff:{HERE}")
 
 
 def test_a_host_with_a_slash_must_be_a_range():

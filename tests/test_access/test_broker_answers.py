@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import (
+from kvorum.metadata.access.nodes import NodePrincipals
+from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
     AclOperation,
     ResourceType,
 )
-from kvorum.metadata.access.nodes import NodePrincipals
 from kvorum.runtime.errors import ErrorCode
 from tests.polling import eventually
 from tests.test_access.asking import acl

@@ -1,6 +1,6 @@
 """Every table of the job, computed by DuckDB from the same files, to compare Spark's tables with.
-The definitions are those of analytics/catalogue.py, written row by row: no time slices, no combined
-buckets, no broadcast. Spark computes the tables in stages and must get the same ones.
+The definitions are those of kvorum/analytics/catalogue.py, written row by row: no time slices, no
+combined buckets, no broadcast. Spark computes the tables in stages and must get the same ones.
 """
 
 from __future__ import annotations
@@ -41,19 +41,45 @@ with ordered as (
 ), ends as (select run_id, max(time_ms) as load_end_ms from ops group by 1),
 candidates as (
   select run_id, topic, partition, max(time_ms) as answered_ms, min(next_ms) as next_ms,
-         min(waiting_ms) as waiting_ms
+         min(waiting_ms) as waiting_ms, false as is_first
   from ordered where is_answer and waiting_ms is not null group by 1, 2, 3, slice
   union all
-  select run_id, topic, partition, null, min(case when is_answer then time_ms end), min(invoked_ms)
+  select run_id, topic, partition, null, min(case when is_answer then time_ms end),
+         min(invoked_ms), true
   from ops group by 1, 2, 3
 ), spans as (
   select run_id, topic, partition,
     greatest(coalesce(answered_ms, waiting_ms), waiting_ms) as begin_ms,
-    coalesce(next_ms, load_end_ms) as end_ms, next_ms is not null as is_over
+    coalesce(next_ms, load_end_ms) as end_ms, next_ms is not null as is_over, is_first
   from candidates join ends using (run_id)
 )
 select *, end_ms - begin_ms as length_ms from spans where end_ms - begin_ms >= 100;
 create view silences as select * from gaps where length_ms >= 200;
+"""
+
+#: The gaps as `silences` and `unavailability` count them: without the loads' own starts.
+_STARTS = """
+create view hits as
+select g.run_id, g.topic, g.partition, coalesce(f.struck_ms, f.begin_ms) as hit_ms,
+  f.end_ms as fault_end_ms, g.begin_ms, g.end_ms, g.length_ms
+from gaps g join faults f using (run_id) where g.is_first;
+create table starts as
+select run_id, topic, partition, begin_ms,
+  coalesce((select min(hit_ms) from hits h where (h.run_id, h.topic, h.partition)
+    = (g.run_id, g.topic, g.partition) and hit_ms >= begin_ms + 250 and hit_ms < g.end_ms), end_ms)
+    as until_ms
+from gaps g
+where is_first and is_over and length_ms >= 200 and not exists (
+  select 1 from hits h where (h.run_id, h.topic, h.partition) = (g.run_id, g.topic, g.partition)
+  and hit_ms <= begin_ms + least(250, length_ms)
+  and (fault_end_ms is null or fault_end_ms + 3000 >= begin_ms));
+create view counted_gaps as
+with moved as (
+  select g.* replace (case when s.until_ms - s.begin_ms <= 5000 then s.until_ms else g.begin_ms end
+    as begin_ms)
+  from gaps g left join starts s on (s.run_id, s.topic, s.partition, s.begin_ms)
+    = (g.run_id, g.topic, g.partition, g.begin_ms))
+select * replace (end_ms - begin_ms as length_ms) from moved where end_ms - begin_ms >= 100;
 """
 
 _RECOVERIES = """
@@ -138,6 +164,8 @@ select s.run_id, r.experiment, r.system, r.version, r.controllers, r.brokers, s.
     else 'other' end as role,
   coalesce((select sum(lost_ms) from overlapping o where (o.run_id, o.fault_id, o.topic,
     o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), 0) as unavailable_ms,
+  coalesce((select sum(lost_ms) from blamed o where not is_owner and (o.run_id, o.fault_id, o.topic,
+    o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), 0) as continued_ms,
   coalesce((select bool_and(is_over) from overlapping o where (o.run_id, o.fault_id, o.topic,
     o.partition) = (s.run_id, s.fault_id, s.topic, s.partition)), true) as is_over,
   (select fence_at from fences m where (m.run_id, m.fault_id) = (s.run_id, s.fault_id))
@@ -231,33 +259,38 @@ select o.run_id, experiment, system, version, verdict, invoked, o.acknowledged, 
   {_capped(99, "acknowledged", "x.run_id = g.run_id")}, g.max_ms
 from o join g using (run_id) join runs using (run_id)""",
     "silences": """select run_id, topic, partition, begin_ms, end_ms, length_ms, is_over
-from silences""",
+from counted_gaps where length_ms >= 200""",
     "unavailability": """
 select o.run_id, o.topic, o.partition,
-  (select max(length_ms) from gaps g where (g.run_id, g.topic, g.partition)
+  (select max(length_ms) from counted_gaps g where (g.run_id, g.topic, g.partition)
     = (o.run_id, o.topic, o.partition)) as longest_ms,
-  (select count(*) from silences g where (g.run_id, g.topic, g.partition)
+  (select count(*) from counted_gaps g where length_ms >= 200 and (g.run_id, g.topic, g.partition)
     = (o.run_id, o.topic, o.partition)) as silences,
-  coalesce((select sum(length_ms) from silences g where (g.run_id, g.topic, g.partition)
-    = (o.run_id, o.topic, o.partition)), 0) as unavailable_ms
+  coalesce((select sum(length_ms) from counted_gaps g where length_ms >= 200
+    and (g.run_id, g.topic, g.partition) = (o.run_id, o.topic, o.partition)), 0) as unavailable_ms
 from (select distinct run_id, topic, partition from ops) o""",
     "recoveries": """
 select run_id, experiment, system, version, controllers, brokers, fault_id, fault, topic, partition,
-  role, unavailable_ms, is_over, least(coalesce(fence_ms, elect_ms), coalesce(elect_ms, fence_ms))
-    as detect_ms, fence_ms, elect_ms,
+  role, unavailable_ms, continued_ms, is_over,
+  least(coalesce(fence_ms, elect_ms), coalesce(elect_ms, fence_ms)) as detect_ms,
+  fence_ms, elect_ms,
   case when worst_is_over then over_at - struck_ms end as ack_ms
 from recoveries""",
     "failover_by_fault": """
-select system, version, fault, role, controllers, brokers, count(*) as observations,
+with r as (select *, continued_ms > 0 and unavailable_ms = 0 as is_apart from recoveries)
+select system, version, fault, role, controllers, brokers,
+  count(*) filter (not is_apart) as observations, count(*) filter (is_apart) as continued,
   count(distinct (run_id, fault_id)) as faults, count(*) filter (not is_over) as never,
-  quantile_disc(unavailable_ms, 0.5) as unavailable_p50_ms,
-  quantile_disc(unavailable_ms, 0.95) as unavailable_p95_ms,
-  max(unavailable_ms) as unavailable_max_ms,
+  quantile_disc(unavailable_ms, 0.5) filter (not is_apart) as unavailable_p50_ms,
+  quantile_disc(unavailable_ms, 0.95) filter (not is_apart) as unavailable_p95_ms,
+  max(unavailable_ms) filter (not is_apart) as unavailable_max_ms,
   quantile_disc(least(coalesce(fence_ms, elect_ms), coalesce(elect_ms, fence_ms)), 0.5)
-    as detect_p50_ms,
-  quantile_disc(fence_ms, 0.5) as fence_p50_ms, quantile_disc(elect_ms, 0.5) as elect_p50_ms,
-  quantile_disc(case when worst_is_over then over_at - struck_ms end, 0.5) as ack_p50_ms
-from recoveries group by all""",
+    filter (not is_apart) as detect_p50_ms,
+  quantile_disc(fence_ms, 0.5) filter (not is_apart) as fence_p50_ms,
+  quantile_disc(elect_ms, 0.5) filter (not is_apart) as elect_p50_ms,
+  quantile_disc(case when worst_is_over then over_at - struck_ms end, 0.5)
+    filter (not is_apart) as ack_p50_ms
+from r group by all""",
     "latency_by_fault": f"""
 create or replace temp table t as select system, version, coalesce(fault, 'none') as fault,
   latency_ms, bucket from touched join runs using (run_id);
@@ -344,7 +377,7 @@ from voters where voter_id <> leader_id group by all""",
     "duels": """
 with latest as (
   select * from runs where kind = 'chaos'
-  qualify row_number() over (partition by experiment, seed, system
+  qualify row_number() over (partition by experiment, seed, system, version
     order by started_wall_ms desc, run_id desc) = 1
 ), f as (
   select l.*, o.acknowledged, o.p50_ms, o.p99_ms,
@@ -354,10 +387,12 @@ with latest as (
       where u.run_id = l.run_id and u.partition >= 0) as unavailable_ms
   from latest l left join spark_outcomes o using (run_id))
 select a.experiment, a.seed,
-  a.system as first_system, a.run_id as first_run_id, a.verdict as first_verdict,
+  a.system as first_system, a.version as first_version, a.run_id as first_run_id,
+  a.verdict as first_verdict,
   a.acknowledged as first_acknowledged, a.p50_ms as first_p50_ms, a.p99_ms as first_p99_ms,
   a.longest_silence_ms as first_longest_silence_ms, a.unavailable_ms as first_unavailable_ms,
-  b.system as second_system, b.run_id as second_run_id, b.verdict as second_verdict,
+  b.system as second_system, b.version as second_version, b.run_id as second_run_id,
+  b.verdict as second_verdict,
   b.acknowledged as second_acknowledged, b.p50_ms as second_p50_ms, b.p99_ms as second_p99_ms,
   b.longest_silence_ms as second_longest_silence_ms, b.unavailable_ms as second_unavailable_ms
 from f a join f b on a.experiment = b.experiment and a.seed = b.seed
@@ -384,7 +419,7 @@ class Duck:
             self._db.execute(
                 f"create view spark_{name} as from read_parquet('{output}/tables/{name}.parquet')"
             )
-        for statements in (_OPERATIONS, _GAPS, _RECOVERIES, _LATENCY, _LOSSES):
+        for statements in (_OPERATIONS, _GAPS, _STARTS, _RECOVERIES, _LATENCY, _LOSSES):
             self._db.execute(statements)
 
     def rows(self, table: str) -> list[dict[str, Any]]:

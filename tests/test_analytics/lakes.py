@@ -72,7 +72,8 @@ def _history(rng: random.Random) -> list[Row]:
         for value in range(500):
             now_ms += rng.uniform(1, 20) if rng.random() > 0.02 else rng.uniform(100, 1500)
             outage = rng.random() < 0.02
-            latency_ms = rng.uniform(300, 2500) if outage else rng.uniform(0.4, 40)
+            is_slow = outage or (topic == "orders" and value == 0)
+            latency_ms = rng.uniform(300, 2500) if is_slow else rng.uniform(0.4, 40)
             kind = rng.choices(["ok", "info", "fail", None], [93, 4, 2, 1])[0]
             is_in_transaction = topic == "copies"
             base = {

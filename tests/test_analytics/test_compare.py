@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kvorum.analytics import lake
-from kvorum.analytics.tables import failover, history
+from kvorum.analytics.tables import failover, history, starts
 from kvorum.analytics.tables.compare import duels, latest_sides, regressions, side
-from kvorum.chaos.experiment import blame, timeline, waits
-from kvorum.chaos.experiment import recovery as chaos_recovery
 from kvorum.chaos.lake import tables
+from kvorum.chaos.outages import blame, outages, timeline, waits
+from kvorum.chaos.outages import recovery as chaos_recovery
 
 
 def test_the_job_has_the_rules_of_a_run_s_report():
@@ -21,6 +21,7 @@ def test_the_job_has_the_rules_of_a_run_s_report():
     assert failover.JOINED_MS == waits.JOINED_MS
     assert failover.AFTERMATH_MS == chaos_recovery.AFTERMATH_MS
     assert failover.SKEW_MS == blame.SKEW_MS
+    assert starts.START_MS == outages.START_MS
     assert set(history.ANSWERS) == timeline.ADMIN_ANSWERS
     assert lake.LAKE_VERSION == tables.LAKE_VERSION and lake.LAKE_FILE == tables.LAKE_FILE
 
@@ -33,11 +34,15 @@ def run(run_id: str, **columns: Any) -> dict[str, Any]:
 
 
 def recovery(
-    run_id: str, fault_id: int, unavailable_ms: float, role: str = "led"
+    run_id: str,
+    fault_id: int,
+    unavailable_ms: float,
+    role: str = "led",
+    continued_ms: float = 0.0,
 ) -> dict[str, Any]:
     return {
         "run_id": run_id, "fault_id": fault_id, "fault": "kill", "role": role,
-        "unavailable_ms": unavailable_ms,
+        "unavailable_ms": unavailable_ms, "continued_ms": continued_ms,
     }  # fmt: skip
 
 
@@ -87,6 +92,15 @@ def test_the_worst_led_partition_of_a_fault_counts():
     assert (row["baseline_p50"], row["baseline_samples"]) == (300, 1)
 
 
+def test_a_partition_that_was_away_already_is_no_sample():
+    runs = [run("a"), run("b", version="2")]
+    rows = [recovery("a", 0, 100), recovery("a", 1, 0, continued_ms=900)]
+    rows += [recovery("b", 0, 50, continued_ms=10)]
+    sides = (side("version=1"), side("version=2"))
+    (row,) = regressions(runs, [], rows, sides, ratio_max=1.2)
+    assert (row["baseline_samples"], row["baseline_p50"], row["candidate_p50"]) == (1, 100, 50)
+
+
 def test_two_systems_are_compared_over_the_experiments_that_both_ran():
     runs = [run("a"), run("k", system="kafka"), run("b", experiment="f")]
     rows = [recovery("a", 0, 100), recovery("k", 0, 9_000), recovery("b", 0, 5)]
@@ -127,3 +141,15 @@ def test_a_duel_sets_the_last_run_of_each_system_side_by_side():
     assert (row["first_run_id"], row["second_run_id"]) == ("b", "k")
     assert (row["first_longest_silence_ms"], row["second_longest_silence_ms"]) == (150, 7_000)
     assert (row["second_verdict"], row["second_unavailable_ms"]) == ("failed", 8_000)
+
+
+def test_each_version_of_a_system_has_a_duel_of_its_own():
+    runs = [
+        run("a"),
+        run("k", system="kafka", version="4.3"),
+        run("l", system="kafka", version="4.4"),
+    ]
+    rows = duels(runs, [], [])
+    assert [(row["first_run_id"], row["second_version"], row["second_run_id"]) for row in rows] == [
+        ("a", "4.3", "k"), ("a", "4.4", "l"),
+    ]  # fmt: skip

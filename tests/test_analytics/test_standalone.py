@@ -73,10 +73,12 @@ def shipped(tmp_path: Path) -> tuple[Path, Path]:
     package = tmp_path / "kvorum.zip"
     with zipfile.ZipFile(package, "w") as archive:
         archive.write(ROOT / "kvorum" / "__init__.py", "kvorum/__init__.py")
-        for path in (ROOT / "analytics").rglob("*.py"):
-            archive.write(path, f"kvorum/analytics/{path.relative_to(ROOT / 'analytics')}")
+        for path in (ROOT / "kvorum" / "analytics").rglob("*.py"):
+            archive.write(
+                path, f"kvorum/analytics/{path.relative_to(ROOT / 'kvorum' / 'analytics')}"
+            )
     job = tmp_path / "job.py"
-    job.write_bytes((ROOT / "analytics" / "job.py").read_bytes())
+    job.write_bytes((ROOT / "kvorum" / "analytics" / "job.py").read_bytes())
     return package, job
 
 

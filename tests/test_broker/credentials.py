@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 
-from kvorum.broker.sasl.scram import Credential
+from kvorum.broker.sasl.core.scram import Credential
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 

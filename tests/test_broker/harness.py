@@ -16,14 +16,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from kvorum.broker.api.services import Services
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.controller_api import QuorumDescription, ReplicaState
-from kvorum.broker.fetch.follower_fetch import Connect
+from kvorum.broker.controller_channel.controller_api import QuorumDescription, ReplicaState
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.network.server import KafkaServer
-from kvorum.broker.network.services import Services
+from kvorum.broker.network.peer_connection import Connect
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.broker.server import KafkaServer
 from kvorum.metadata.access.tokens import token_key
 from kvorum.metadata.controller.decide import Context, TokenRules
 from kvorum.metadata.controller.decide.acls import create_acls, delete_acls

@@ -3,8 +3,8 @@ controller that tests give it."""
 
 from __future__ import annotations
 
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.metadata.image.image import BrokerImage, PartitionImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import AlteredPartition

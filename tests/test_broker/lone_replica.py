@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
-from kvorum.broker.network.purgatory import LoopTurn
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.runtime.clock import SYSTEM_CLOCK
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.checkpoints import PARTITION_METADATA
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.checkpoints import PARTITION_METADATA
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 

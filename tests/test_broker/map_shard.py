@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.model import (
-    Answer,
     Append,
     Ask,
     Barrier,
@@ -24,14 +23,15 @@ from kvorum.broker.coordinator.model import (
     FactLearned,
     Instant,
     ReplayedRecord,
-    Request,
     SetTimer,
+    ShardAnswer,
+    ShardRequest,
     TimerFired,
     TopicsChanged,
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.coordinator.shard_context import State
+from kvorum.broker.coordinator.shard_context import ShardState
 from tests.polling import eventually
 from tests.test_broker.harness import QUICK, Harness
 
@@ -89,30 +89,30 @@ class MapShard:
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         match event:
-            case Request(token=token, body=Put(key, value, None)):
+            case ShardRequest(token=token, body=Put(key, value, None)):
                 self.values[key] = value
-                return [_written(key, value), Answer(token=token, response="put")]
-            case Request(token=token, body=Put(key, value, producer)):
+                return [_written(key, value), ShardAnswer(token=token, response="put")]
+            case ShardRequest(token=token, body=Put(key, value, producer)):
                 self.open.setdefault(producer[0], {})[key] = value
                 record = CoordinatorRecord(key.encode(), value.encode())
                 return [
                     Append(records=(record,), producer=producer),
-                    Answer(token=token, response="put"),
+                    ShardAnswer(token=token, response="put"),
                 ]
-            case Request(token=token, body=Get(key)):
-                return [Answer(token=token, response=self.values.get(key), is_durable=False)]
-            case Request(token=token, body=PutSoon(key, value)):
+            case ShardRequest(token=token, body=Get(key)):
+                return [ShardAnswer(token=token, response=self.values.get(key), is_durable=False)]
+            case ShardRequest(token=token, body=PutSoon(key, value)):
                 name = (token, key, value)
                 return [SetTimer(name=name, deadline_ms=now.monotonic_ms + 20)]
             case TimerFired(name=(token, key, value)):
                 self.values[key] = value
                 return [_written(key, value), Barrier(tag=(token, "soon"))]
             case Durable(tag=(token, answer)):
-                return [Answer(token=token, response=answer, is_durable=False)]
-            case Request(token=token, body=AskAround()):
+                return [ShardAnswer(token=token, response=answer, is_durable=False)]
+            case ShardRequest(token=token, body=AskAround()):
                 return [Ask(question=token)]
             case FactLearned(fact=(token, answer)):
-                return [Answer(token=token, response=answer, is_durable=False)]
+                return [ShardAnswer(token=token, response=answer, is_durable=False)]
             case TransactionEnded(end=end):
                 self.replay_end(end)
             case TopicsChanged(deleted=deleted):
@@ -159,7 +159,7 @@ class Kept:
             term = self.term(broker_id)
             return (
                 term is not None
-                and term.state is State.ACTIVE
+                and term.state is ShardState.ACTIVE
                 and term.leader_epoch >= leader_epoch
             )
 

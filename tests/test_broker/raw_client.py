@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode as KioError
 from kio.serial import entity_reader
 
 from kvorum.broker.api.registry import SERVED
-from kvorum.broker.sasl.client import client_exchange
+from kvorum.broker.sasl.core.client import client_exchange
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request, message_class
 

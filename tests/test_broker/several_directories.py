@@ -126,7 +126,7 @@ def wait_moved(harness: Harness, partition_id: int = 0) -> None:
 
 def damage(log: Log) -> Path:
     """Change a byte in the second batch. A sound batch follows it, so it is no torn tail."""
-    path = Path(log.directory) / f"{log.segment_base_offsets[0]:020d}.log"
+    path = Path(log.directory) / f"{log.segments.bases[0]:020d}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, operation_bits
-from kvorum.metadata.access.model import OPERATIONS_OF, ResourceType
+from kvorum.metadata.image.acl import OPERATIONS_OF, ResourceType
 from tests.polling import eventually
 from tests.test_broker.group_requests import commit_values, find, versions
 from tests.test_broker.harness import QUICK, Harness

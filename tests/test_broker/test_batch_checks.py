@@ -33,7 +33,9 @@ def test_a_bug_in_a_check_costs_the_batch_and_not_the_broker(
 
     batch = build_batch([(None, b"x")], timestamp_ms=1)
     with monkeypatch.context() as patch:
-        patch.setattr("kvorum.broker.partition.batch_validation.validate_client_records", check)
+        patch.setattr(
+            "kvorum.broker.partition.core.batch_validation.validate_client_records", check
+        )
         answer = client.call("produce", 9, produce_values(topic, bytes(batch)))
     row = answer.responses[0].partition_responses[0]
     assert row.error_code is KioError.invalid_record

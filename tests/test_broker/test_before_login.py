@@ -11,11 +11,11 @@ from functools import partial
 
 import pytest
 
-import kvorum.broker.network.server as server_module
+import kvorum.broker.server as server_module
 from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
 from kvorum.broker.network.login_limits import STRANGERS_BYTES
-from kvorum.broker.sasl.authentication import VERSIONS_ASKED_MAX, Authentication
-from kvorum.broker.sasl.plain import PlainExchange
+from kvorum.broker.sasl.core.authentication import VERSIONS_ASKED_MAX, Authentication
+from kvorum.broker.sasl.core.plain import PlainExchange
 from kvorum.metadata.access.audit import CLIENTS_CHARACTERS_MAX
 from tests.polling import DEADLINE_S, eventually
 from tests.test_broker.harness import Harness

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.partition.replica import Replica
-from kvorum.storage.log.leader_epochs import LeaderEpochCache
+from kvorum.storage.files.leader_epochs import LeaderEpochCache
 from tests.polling import eventually
 from tests.test_broker.harness import QUIET, Harness
 from tests.test_broker.raw_client import RawClient, batch, deleted, produced
@@ -90,7 +90,7 @@ def test_a_lost_history_that_ends_where_the_leaders_log_begins_goes(
     wait_in_sync(harness, topic_id)
     log = harness.cluster.replica(2, "t").log
     # Below the start lies only the leader's batch that contains the start.
-    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (4, 6, [2])
+    assert (log.start_offset, log.end_offset, log.segments.bases) == (4, 6, [2])
 
 
 @pytest.mark.parametrize("is_retired", [True, False])
@@ -105,7 +105,7 @@ def test_a_member_of_the_isr_that_is_cut_down_to_its_start_knows_its_producers(
 
     if is_retired:
         retire(harness, first, second)
-        assert first.log.segment_base_offsets == [10]
+        assert first.log.segments.bases == [10]
     pause(harness, 2)
     assert produced(client, batch(1), acks=1).base_offset == 10  # and that is lost
     lead(harness, topic_id, 2, (1, 2))

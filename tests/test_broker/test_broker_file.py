@@ -10,8 +10,9 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.launch.properties import static_values
-from kvorum.metadata.configs.effective import Source
+from kvorum.broker.config.config_entries import ConfigEntries
+from kvorum.launch.config.properties import static_values
+from kvorum.metadata.configs.effective import ConfigSource
 from kvorum.metadata.configs.model import ConfigType
 from tests.test_broker.config_calls import (
     BROKER,
@@ -46,7 +47,8 @@ FILE: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     harness = Harness(tmp_path_factory.mktemp("file"), count=1, config=CONFIG)
-    harness.cluster.brokers[1].server.services.properties = static_values(FILE)
+    services = harness.cluster.brokers[1].server.services
+    services.config_entries = ConfigEntries(1, static_values(FILE), services.image)
     harness.call(lambda: harness.cluster.controller.create("t", [(1,)]))
     yield harness
     harness.close()
@@ -65,24 +67,22 @@ def test_properties_of_the_file_are_described_as_static(client: RawClient) -> No
     for name in FILE:
         found = entry(client, BROKER, "1", name)
         assert (found.config_source, found.read_only) == (
-            Source.STATIC_BROKER,
+            ConfigSource.STATIC_BROKER,
             name not in ("num.io.threads", "sasl.jaas.config"),
         ), name
         assert found.value == (None if FILE[name] == "hunter2" else str(FILE[name])), name
     assert entry(client, BROKER, "1", "my.plugin").config_type == ConfigType.UNKNOWN
     assert entry(client, BROKER, "1", "sasl.jaas.config").config_type == ConfigType.PASSWORD
-    assert describe(client, BROKER, "1", ["num.network.threads"]).configs == ()
+    assert describe(client, BROKER, "1", ["no.such.config"]).configs == ()
 
 
 def test_hours_of_the_file_are_the_value_of_the_finer_names(client: RawClient) -> None:
-    synonyms = [
-        ("log.retention.hours", "24", Source.STATIC_BROKER),
-        ("log.retention.hours", "168", Source.DEFAULT),
-    ]
-    for kind, name, key in ((BROKER, "1", "log.retention.ms"), (TOPIC, "t", "retention.ms")):
-        found = entry(client, kind, name, key)
-        assert (found.value, found.config_source) == ("86400000", Source.STATIC_BROKER)
-        assert synonyms_of(found) == synonyms
+    found = entry(client, TOPIC, "t", "retention.ms")
+    assert (found.value, found.config_source) == ("86400000", ConfigSource.DEFAULT)
+    assert synonyms_of(found) == []
+    # The broker's own config of that name is not set.
+    found = entry(client, BROKER, "1", "log.retention.ms")
+    assert (found.value, found.config_source) == (None, ConfigSource.DEFAULT)
 
 
 def test_ignored_configs_can_be_set_while_the_broker_runs(client: RawClient) -> None:
@@ -90,15 +90,15 @@ def test_ignored_configs_can_be_set_while_the_broker_runs(client: RawClient) -> 
     assert alter(client, BROKER, "1", **values).error_code is KioError.none
     found = entry(client, BROKER, "1", "num.io.threads")
     assert synonyms_of(found) == [
-        ("num.io.threads", "7", Source.DYNAMIC_BROKER),
-        ("num.io.threads", "4", Source.STATIC_BROKER),
-        ("num.io.threads", "8", Source.DEFAULT),
+        ("num.io.threads", "7", ConfigSource.DYNAMIC_BROKER),
+        ("num.io.threads", "4", ConfigSource.STATIC_BROKER),
+        ("num.io.threads", "8", ConfigSource.DEFAULT),
     ]
     found = entry(client, BROKER, "1", "my.plugin")
     assert (found.value, found.is_sensitive, found.config_source) == (
         None,
         True,
-        Source.DYNAMIC_BROKER,
+        ConfigSource.DYNAMIC_BROKER,
     )
 
 
@@ -106,7 +106,7 @@ def test_configs_of_tiers_are_shown_as_kafka_shows_them(client: RawClient) -> No
     found = entry(client, TOPIC, "t", "remote.storage.enable")
     assert (found.value, synonyms_of(found)) == ("false", [])
     found = entry(client, TOPIC, "t", "local.retention.ms")
-    assert synonyms_of(found) == [("log.local.retention.ms", "-2", Source.DEFAULT)]
+    assert synonyms_of(found) == [("log.local.retention.ms", "-2", ConfigSource.DEFAULT)]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode as KioError
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.metadata.image.records import RemoveTopic
 from kvorum.storage.cleaning.cleaner import CleaningJob
+from kvorum.storage.files.checkpoints import CLEANER_OFFSET
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.compression import Codec
-from kvorum.storage.log.checkpoints import CLEANER_OFFSET
 from tests.polling import eventually
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
@@ -85,7 +85,7 @@ def is_cleaned(harness: Harness, broker_id: int, topic: str, offset: int) -> boo
 
 
 def active_base(harness: Harness, broker_id: int, topic: str) -> int:
-    return harness.cluster.replica(broker_id, topic).log.segment_base_offsets[-1]
+    return harness.cluster.replica(broker_id, topic).log.segments.bases[-1]
 
 
 def test_every_replica_compacts_and_a_consumer_reads_the_latest_of_each_key(
@@ -173,7 +173,7 @@ def test_a_damaged_log_is_left_alone_and_the_others_go_on(harness: Harness, topi
 
     def spoil() -> None:
         log = harness.cluster.replica(2, topic).log
-        path = Path(log.directory) / f"{log.segment_base_offsets[0]:020d}.log"
+        path = Path(log.directory) / f"{log.segments.bases[0]:020d}.log"
         data = bytearray(path.read_bytes())
         data[70] ^= 0xFF
         path.write_bytes(data)

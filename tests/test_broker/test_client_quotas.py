@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.network.connection import ANONYMOUS
 from kvorum.broker.network.connection_limits import ConnectionLimits, parse_overrides
 from kvorum.broker.quotas.client_quotas import ClientQuotas, QuotaKind, RateWindow
-from kvorum.metadata.image.quotas import IP
+from kvorum.metadata.configs.quotas import IP
 from kvorum.metadata.image.records import ClientQuota, QuotaEntity
 from tests.polling import eventually
 from tests.test_broker.harness import DEADLINE_S, Harness
@@ -221,15 +222,15 @@ def test_what_comes_in_during_the_pause_is_read_after_it(
 
 
 def test_requests_count_by_the_time_they_take(
-    harness: Harness, client: RawClient, bind: object
+    harness: Harness, client: RawClient, bind: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = harness.cluster.brokers[1].server
-    clock, server.clock = server.clock, SlowClock(server.clock)
-    try:
-        bind((("client-id", None),), "request_percentage", 1.0)
-        told = client.call("metadata", 9, {"topics": []}).throttle_time.total_seconds()
-    finally:
-        server.clock = clock
+    slow = SlowClock(server.clock)
+    monkeypatch.setattr(server, "clock", slow)
+    bind((("client-id", None),), "request_percentage", 1.0)
+    for connection in server._connections:
+        monkeypatch.setattr(connection, "host", replace(connection.host, clock=slow))
+    told = client.call("metadata", 9, {"topics": []}).throttle_time.total_seconds()
     assert told > 0
 
 

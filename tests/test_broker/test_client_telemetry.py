@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from immutables import Map
 from kio.schema.errors import ErrorCode as KioError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
@@ -22,6 +21,7 @@ from kvorum.broker.metrics.client_telemetry import (
     ClientTelemetry,
     Instance,
 )
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.compression import Codec, compress
 from tests.test_broker.config_calls import alter

@@ -157,7 +157,7 @@ def test_a_client_that_just_leaves_is_no_line(
     harness: Harness, client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = harness.cluster.brokers[1].server
-    eventually(lambda: server.connection_count == 1, "the client is in, and nobody else")
+    eventually(lambda: len(server._connections) == 1, "the client is in, and nobody else")
     client.close()
-    eventually(lambda: server.connection_count == 0, "the client is out")
+    eventually(lambda: len(server._connections) == 0, "the client is out")
     assert warnings(caplog) == []

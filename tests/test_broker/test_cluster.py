@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.partition.follower_state import LONG_AGO_MS
+from kvorum.broker.partition.core.follower_state import LONG_AGO_MS
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
 from kvorum.runtime.disk import OsDiskFile
@@ -371,7 +371,7 @@ def test_rolled_segments_are_flushed_and_checkpointed(harness: Harness) -> None:
         assert produce(harness, 1, b"x" * 1000) is KioError.none
     log = replica(harness, 1).log
     assert log.segment_count > 1
-    eventually(lambda: log.durable_end_offset >= log.segment_base_offsets[-1], "the flush")
+    eventually(lambda: log.durable_end_offset >= log.segments.bases[-1], "the flush")
 
 
 def test_a_damaged_log_is_refused_at_every_start_and_the_others_serve(harness: Harness) -> None:
@@ -464,5 +464,5 @@ def test_a_host_that_is_no_name_is_an_error_of_its_connection_alone(host: str) -
     async def connect() -> None:
         await connect_tcp(asyncio.get_running_loop(), (host, 9092))
 
-    with pytest.raises(OSError, match="is no host name"):
+    with pytest.raises(OSError, match="is no address"):
         asyncio.run(connect())

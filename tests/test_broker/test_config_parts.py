@@ -7,10 +7,10 @@ from dataclasses import fields
 import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig, part_of
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.assignors import parse_assignors
-from kvorum.broker.groups.migration.policy import MigrationPolicy
-from kvorum.broker.transactions.config import TransactionConfig
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
+from kvorum.broker.transactions.core.config import TransactionConfig
 
 
 @pytest.mark.parametrize(

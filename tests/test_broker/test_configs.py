@@ -8,9 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.launch.properties import static_values
-from kvorum.metadata.configs.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS
-from kvorum.metadata.configs.effective import Source, StaticValue
+from kvorum.launch.config.properties import static_values
+from kvorum.metadata.configs.config_keys import BROKER_CONFIGS, TOPIC_CONFIGS, broker_key
+from kvorum.metadata.configs.effective import ConfigSource, StaticValue
 from kvorum.metadata.configs.model import ConfigType, Update
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL
 from kvorum.metadata.image.records import Config, FeatureLevel
@@ -82,22 +82,22 @@ def test_every_version_describes_all_keys_of_a_topic(
 
 
 def test_synonyms_name_every_level_nearest_first(client: RawClient, topic: str) -> None:
-    file = ("log.retention.ms", "77", Source.STATIC_BROKER)
-    default = ("log.retention.hours", "168", Source.DEFAULT)
+    file = ("log.retention.ms", "77", ConfigSource.STATIC_BROKER)
+    default = ("log.retention.hours", "168", ConfigSource.DEFAULT)
     found = entry(client, TOPIC, topic, "retention.ms")
-    assert (found.value, found.config_source) == ("77", Source.STATIC_BROKER)
+    assert (found.value, found.config_source) == ("77", ConfigSource.STATIC_BROKER)
     assert synonyms_of(found) == [file, default]
     alter(client, BROKER, "", log_retention_ms="88")
     alter(client, BROKER, "1", log_retention_ms="99")
-    shared = ("log.retention.ms", "88", Source.DYNAMIC_DEFAULT_BROKER)
-    own = ("log.retention.ms", "99", Source.DYNAMIC_BROKER)
+    shared = ("log.retention.ms", "88", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    own = ("log.retention.ms", "99", ConfigSource.DYNAMIC_BROKER)
     found = entry(client, TOPIC, topic, "retention.ms")
-    assert (found.value, found.config_source) == ("99", Source.DYNAMIC_BROKER)
+    assert (found.value, found.config_source) == ("99", ConfigSource.DYNAMIC_BROKER)
     assert synonyms_of(found) == [own, shared, file, default]
     alter(client, TOPIC, topic, retention_ms="5")
     found = entry(client, TOPIC, topic, "retention.ms")
-    assert (found.value, found.config_source) == ("5", Source.DYNAMIC_TOPIC)
-    nearest = ("retention.ms", "5", Source.DYNAMIC_TOPIC)
+    assert (found.value, found.config_source) == ("5", ConfigSource.DYNAMIC_TOPIC)
+    nearest = ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC)
     assert synonyms_of(found) == [nearest, own, shared, file, default]
     broker = entry(client, BROKER, "1", "log.retention.ms")
     assert (broker.value, broker.read_only) == ("99", False)
@@ -106,11 +106,66 @@ def test_synonyms_name_every_level_nearest_first(client: RawClient, topic: str) 
     assert synonyms_of(default_of_all) == [shared]
 
 
+def test_a_coarser_unit_shows_only_beside_the_property_itself(
+    client: RawClient, topic: str
+) -> None:
+    # As Kafka 4.4 answers: the value holds, and no level is named for it.
+    for name, behind in (
+        ("segment.ms", ("log.roll.ms", "log.roll.hours", "168")),
+        ("flush.ms", ("log.flush.interval.ms", "log.flush.scheduler.interval.ms", str(2**63 - 1))),
+    ):
+        found = entry(client, TOPIC, topic, name)
+        assert (found.value, found.config_source) == (
+            TOPIC_CONFIGS[name].default,
+            ConfigSource.DEFAULT,
+        )
+        assert synonyms_of(found) == []
+        broker = entry(client, BROKER, "1", behind[0])
+        assert (broker.value, broker.config_source, synonyms_of(broker)) == (
+            None, ConfigSource.DEFAULT, [],
+        )  # fmt: skip
+        alter(client, BROKER, "", **{behind[0].replace(".", "_"): " 2000 "})
+        set_here = (behind[0], " 2000 ", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        levels = [set_here, (*behind[1:], ConfigSource.DEFAULT)]
+        found = entry(client, TOPIC, topic, name)
+        assert (found.value, found.config_source) == ("2000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        assert synonyms_of(found) == levels
+        broker = entry(client, BROKER, "1", behind[0])
+        assert (broker.value, synonyms_of(broker)) == ("2000", levels)
+    for name in ("leader.replication.throttled.replicas", "segment.jitter.ms"):
+        assert synonyms_of(entry(client, TOPIC, topic, name)) == []
+
+
+def test_a_topics_values_are_shown_as_they_are_parsed(client: RawClient, topic: str) -> None:
+    alter(client, TOPIC, topic, retention_ms=" 77 ", cleanup_policy="delete, delete", flush_ms="+1")
+    for name, value in (("retention.ms", "77"), ("cleanup.policy", "delete"), ("flush.ms", "1")):
+        found = entry(client, TOPIC, topic, name)
+        assert (found.value, found.synonyms[0].value) == (value, value)
+
+
+def test_a_broker_shows_what_tools_may_set_while_it_runs_and_its_unset_secrets(
+    client: RawClient,
+) -> None:
+    shown = {c.name: c for c in describe(client, BROKER, "1").configs}
+    for name, value in (
+        ("num.io.threads", "8"),
+        ("background.threads", "10"),
+        ("log.cleaner.threads", "1"),
+    ):
+        assert (shown[name].value, shown[name].read_only) == (value, False)
+        assert synonyms_of(shown[name]) == [(name, value, ConfigSource.DEFAULT)]
+    for name in ("ssl.keystore.password", "ssl.key.password", "sasl.jaas.config"):
+        found = shown[name]
+        assert (found.is_sensitive, found.value, found.synonyms) == (True, None, ())
+    assert (shown["broker.rack"].value, shown["broker.rack"].synonyms) == (None, ())
+
+
 def test_documentation_and_synonyms_come_only_when_asked_for(client: RawClient, topic: str) -> None:
     for config in describe(client, TOPIC, topic, synonyms=False).configs:
         assert (config.documentation, config.synonyms) == (None, ())
     for config in describe(client, BROKER, "1", documentation=True).configs:
-        assert config.documentation == BROKER_CONFIGS[config.name].documentation
+        key = broker_key(config.name)
+        assert key is not None and config.documentation == key.documentation
     for config in describe(client, TOPIC, topic, documentation=True).configs:
         assert config.documentation == TOPIC_CONFIGS[config.name].documentation
 
@@ -123,7 +178,8 @@ def test_keys_filter_and_an_empty_filter_means_all(client: RawClient, topic: str
 
 def test_what_a_broker_cannot_take_over_is_read_only(client: RawClient) -> None:
     for config in describe(client, BROKER, "1").configs:
-        key = BROKER_CONFIGS[config.name]
+        key = broker_key(config.name)
+        assert key is not None, config.name
         assert config.read_only == (key.update is Update.READ_ONLY or key.is_fixed), config.name
 
 
@@ -176,7 +232,7 @@ def test_incremental_changes_leave_other_keys_alone(
     deletion = {"name": "segment.ms", "config_operation": DELETE, "value": None}
     operate(client, TOPIC, topic, deletion, version=version)
     assert entry(client, TOPIC, topic, "retention.ms").value == "5"
-    assert entry(client, TOPIC, topic, "segment.ms").config_source == Source.DEFAULT
+    assert entry(client, TOPIC, topic, "segment.ms").config_source == ConfigSource.DEFAULT
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -186,7 +242,7 @@ def test_a_replacement_takes_away_what_it_does_not_name(
     alter(client, TOPIC, topic, segment_ms="7")
     assert replace(client, TOPIC, topic, version, retention_ms="5").error_code is KioError.none
     assert entry(client, TOPIC, topic, "retention.ms").value == "5"
-    assert entry(client, TOPIC, topic, "segment.ms").config_source == Source.DEFAULT
+    assert entry(client, TOPIC, topic, "segment.ms").config_source == ConfigSource.DEFAULT
 
 
 def test_a_dry_run_checks_and_changes_nothing(client: RawClient, topic: str) -> None:
@@ -243,8 +299,14 @@ def test_a_brokers_file_is_described_with_what_it_gives_and_what_it_leaves() -> 
     assert values["node.id"] == StaticValue("7", True)
     assert values["auto.create.topics.enable"] == StaticValue("false", True)
     assert values["unclean.leader.election.enable"] == StaticValue("false", False)
+    assert values["broker.id"] == StaticValue("7", True), "another name of node.id"
     assert "listeners" not in values, "neither given nor with a default"
     assert set(values) < set(BROKER_CONFIGS)
+    listeners = {"node.id": 7, "listeners": "PLAINTEXT://h:1"}
+    shown = static_values(listeners)["advertised.listeners"]
+    assert shown == StaticValue("PLAINTEXT://h:1", True), "what clients are told"
+    listeners["advertised.listeners"] = "PLAINTEXT://x:2"
+    assert static_values(listeners)["advertised.listeners"].value == "PLAINTEXT://x:2"
 
 
 # --- quotas --------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from kvorum.broker.quotas.replication_quota import ThrottledReplicas
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.records import Config
 from kvorum.runtime.clock import wall_ms
+from kvorum.storage.files.model import INDEX_BYTES_MIN, CompactionConfig
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.format.recompression import TargetCompression
-from kvorum.storage.log.model import INDEX_BYTES_MIN, CompactionConfig
 from kvorum.storage.log.retention import apply_retention
 from tests.test_broker.config_calls import (
     BROKER,

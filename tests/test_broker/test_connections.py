@@ -79,7 +79,9 @@ def test_a_client_that_sends_a_thousand_requests_at_once_lets_others_in_between(
 
     busy = connection_of(harness, client)
     other = RawClient(harness.cluster.ports[1])
-    monkeypatch.setattr(server, "dispatch", dispatched)
+    host = replace(server._host, dispatch=dispatched)
+    for each in (server, *server._connections):
+        monkeypatch.setattr(each, "_host" if each is server else "host", host)
     body = bytes(encode_request("metadata", 9, NOTHING_KNOWN))
     burst = b"".join(client.frame("metadata", 9, body) for _ in range(300))
 
@@ -296,7 +298,9 @@ def test_after_a_long_request_the_loop_goes_round_before_another_connection(
         go_round()
 
     client_loop = connection_of(harness, client)._loop
-    monkeypatch.setattr(server, "dispatch", dispatched)
+    host = replace(server._host, dispatch=dispatched)
+    for each in (server, *server._connections):
+        monkeypatch.setattr(each, "_host" if each is server else "host", host)
     harness.call(send)
     for other in clients:
         assert other.answer("api_versions", 0).error_code is KioError.none

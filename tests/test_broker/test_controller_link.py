@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from kvorum.broker.controller.lifecycle import BrokerLifecycleManager, RegistrationFailed
-from kvorum.broker.controller.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
+from kvorum.broker.controller_channel.lifecycle import BrokerLifecycleManager, RegistrationFailed
+from kvorum.broker.controller_channel.quorum_wait import FIRST_WORD_S, PAUSE_S_MAX, QuorumWait
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
@@ -66,27 +66,31 @@ def test_a_broker_waits_for_a_controller_that_hangs() -> None:
     assert asyncio.run(run()) == "within 1500 ms"
 
 
-@pytest.mark.parametrize("last", [ErrorCode.REQUEST_TIMED_OUT, None])
-def test_a_broker_under_a_living_id_hears_of_that_also_if_the_last_question_has_no_answer(
-    monkeypatch: pytest.MonkeyPatch, last: ErrorCode | None
+@pytest.mark.parametrize(("left_ms", "said"), [(999, "101 is alive"), (1_001, "no active contr")])
+def test_a_last_question_without_time_for_an_answer_hides_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, left_ms: int, said: str
 ) -> None:
-    duplicate = Rejected(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "broker 101 is alive")
-    answers = [duplicate] if last is None else [duplicate, Rejected(last, "no active controller")]
+    """If a quorum was lost since the refusal, a later start may succeed."""
+    answers = [
+        (0, Rejected(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "broker 101 is alive")),
+        (60_000 - left_ms, Rejected(ErrorCode.REQUEST_TIMED_OUT, "no active controller")),
+    ]
 
     async def run() -> None:
         link = link_to(free_port())
 
         async def request(*_: object) -> Rejected:
-            answer = answers.pop(0)
-            if not answers and last is None:
-                monkeypatch.setattr(link, "_registration_timeout_ms", 0)
-                monkeypatch.setattr("kvorum.broker.controller.lifecycle.monotonic_ms", lambda: 1e12)
-            return answer
+            return answers.pop(0)[1]
 
         monkeypatch.setattr(link._client, "request", request)
-        with pytest.raises(RegistrationFailed, match="broker 101 is alive") as failed:
+        times = iter([0, *(at for at, _ in answers)])
+        monkeypatch.setattr(
+            "kvorum.broker.controller_channel.lifecycle.monotonic_ms", lambda: next(times)
+        )
+        monkeypatch.setattr("kvorum.broker.controller_channel.lifecycle.REGISTRATION_BACKOFF_MS", 0)
+        with pytest.raises(RegistrationFailed, match=said) as failed:
             await link.register()
-        assert not failed.value.may_succeed_later
+        assert failed.value.may_succeed_later == (left_ms > 1_000)
         await link._client.close()
 
     asyncio.run(run())
@@ -166,13 +170,13 @@ def test_a_broker_that_the_controllers_refuse_says_why(caplog: pytest.LogCapture
 def test_a_registration_and_heartbeats_without_a_leader_are_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kvorum.broker.controller.quorum_wait.FIRST_WORD_S", 0.0)
-    monkeypatch.setattr("kvorum.broker.controller.quorum_wait.PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr("kvorum.broker.controller_channel.quorum_wait.FIRST_WORD_S", 0.0)
+    monkeypatch.setattr("kvorum.broker.controller_channel.quorum_wait.PAUSE_S_MAX", 0.0)
 
     async def heard(link: BrokerLifecycleManager, wait: object) -> None:
         said = asyncio.Event()
         monkeypatch.setattr(
-            "kvorum.broker.controller.quorum_wait.logger.warning", lambda *_: said.set()
+            "kvorum.broker.controller_channel.quorum_wait.logger.warning", lambda *_: said.set()
         )
         task = asyncio.ensure_future(wait)  # type: ignore[arg-type]
         await said.wait()

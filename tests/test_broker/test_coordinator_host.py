@@ -13,7 +13,7 @@ import pytest
 from kvorum.broker.coordinator.keys import partition_of
 from kvorum.broker.coordinator.loading import read_back
 from kvorum.broker.coordinator.model import TransactionEnd
-from kvorum.broker.coordinator.shard_context import State
+from kvorum.broker.coordinator.shard_context import ShardState
 from kvorum.metadata.image.records import Partition, PartitionChange, Record, RemoveTopic, Topic
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, ErrorCode
@@ -102,7 +102,7 @@ def test_a_timer_fires_once_and_what_it_wrote_is_durable_before_it_is_told(kept:
     assert kept.ask(1, PutSoon("e", "1")) == "soon"
     core = kept.cluster.replica(1, TOPIC).core
     assert core.high_watermark == core.end_offset == 1
-    assert kept.term(1)._timers == {}
+    assert len(kept.term(1)._timers) == 0
 
 
 def test_a_question_is_answered_by_the_driver(kept: Kept) -> None:
@@ -137,7 +137,7 @@ def deleted_in_a_new_term(kept: Kept, *images: tuple[Record, ...]) -> list[str]:
     def publish() -> None:
         for records in images:
             kept.cluster.controller.commit(*records)
-            assert kept.term(1).state is State.LOADING
+            assert kept.term(1).state is ShardState.LOADING
 
     assert kept.ask(1, Put("l", "1")) == "put"
     kept.harness.call(publish)
@@ -183,7 +183,7 @@ def test_a_log_that_cannot_be_read_serves_nobody(
     assert f"{path} at byte 0: the CRC of batch 0 does not match" in caplog.text
     # The replica is reported as lost, so that another one leads, and serves.
     kept.lead(2, (2, 3))
-    eventually(lambda: kept.term(2).state is State.ACTIVE, "another one has loaded")
+    eventually(lambda: kept.term(2).state is ShardState.ACTIVE, "another one has loaded")
     assert kept.ask(2, Get("g")) == "1"
 
 
@@ -193,7 +193,7 @@ def test_while_the_log_is_read_the_answer_is_to_try_again(kept: Kept) -> None:
 
     async def lead_and_ask() -> Any:
         kept.cluster.controller.lead(kept.topic_id, 0, 1, (1, 2, 3))
-        assert kept.term(1).state is State.LOADING
+        assert kept.term(1).state is ShardState.LOADING
         return await kept.hosts[1].request(key="k", body=Get("h"))
 
     assert kept.harness.run(lead_and_ask()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -10,7 +10,7 @@ from kvorum.broker.metrics.counters import (
     RequestTiming,
     TopicMetrics,
 )
-from kvorum.broker.network.purgatory import Deadlines
+from kvorum.broker.purgatory.deadlines import Deadlines
 
 
 def timed(began_s, handled_s, ready_s, sent_s, throttle_s=0.0):

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.runtime.disk import OsDisk
-from kvorum.storage.log.checkpoints import LOG_START_OFFSET
+from kvorum.storage.files.checkpoints import LOG_START_OFFSET
 from tests.polling import eventually
 from tests.test_broker.harness import DEADLINE_S, QUIET, Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
@@ -113,11 +113,13 @@ def test_what_cannot_be_deleted_gets_kafkas_codes(harness: Harness, client: RawC
     topic = made(harness)
     compacted = made(harness, cleanup_policy="compact")
     both = made(harness, cleanup_policy="compact,delete")
+    kept = made(harness, cleanup_policy="")
     assert deleted(client, topic, RECORDS + 1) == (KioError.offset_out_of_range, -1)
     assert deleted(client, topic, -2) == (KioError.offset_out_of_range, -1)
     assert deleted(client, "nowhere", 1) == (KioError.unknown_topic_or_partition, -1)
     assert deleted(client, compacted, 1) == (KioError.policy_violation, -1)
     assert deleted(client, both, 1) == (KioError.none, 1)
+    assert deleted(client, kept, 1) == (KioError.none, 1)
     follower = RawClient(harness.cluster.brokers[2].port)
     assert deleted(follower, topic, 1) == (KioError.not_leader_or_follower, -1)
     follower.close()
@@ -139,16 +141,16 @@ def test_segments_below_the_start_go_at_the_next_look_at_retention(
 ) -> None:
     topic = made(harness, segment_bytes="300", retention_ms="-1")
     replica = harness.cluster.replica(1, topic)
-    assert replica.log.segment_base_offsets[0] == 0
+    assert replica.log.segments.bases[0] == 0
     deleted(client, topic, 25)
-    assert replica.log.segment_base_offsets[0] == 0
+    assert replica.log.segments.bases[0] == 0
 
     def look() -> bool:
         replica.apply_retention(0)
-        return replica.log.segment_base_offsets[0] > 0
+        return replica.log.segments.bases[0] > 0
 
     eventually(lambda: harness.call(look), "what is flushed has gone")
-    assert replica.log.segment_base_offsets[0] <= 25
+    assert replica.log.segments.bases[0] <= 25
 
 
 def test_a_follower_that_does_not_follow_makes_it_time_out_and_a_dead_one_does_not(

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config, PartitionChange
-from kvorum.storage.log.checkpoints import LOG_START_OFFSET
+from kvorum.storage.files.checkpoints import LOG_START_OFFSET
 from tests.polling import eventually
 from tests.test_broker.harness import QUIET, Harness
 from tests.test_broker.raw_client import RawClient, batch, deleted, produce_values, produced
@@ -37,7 +37,7 @@ def test_a_replica_that_is_added_follows_a_log_that_begins_within_a_batch(
     harness.call(lambda: controller.commit(PartitionChange(topic_id, 0, replicas=(1, 2))))
     eventually(lambda: controller.image.partition(topic_id, 0).isr == (1, 2), "it is in sync")
     log = harness.cluster.replica(2, "t").log
-    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (5, 30, [0])
+    assert (log.start_offset, log.end_offset, log.segments.bases) == (5, 30, [0])
     # The segment is named after the base offset of the batch, 0, so the log start must be in the
     # checkpoint.
     assert "t 0 5\n" in (tmp_path / "broker-2" / LOG_START_OFFSET).read_text()

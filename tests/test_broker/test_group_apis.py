@@ -165,6 +165,14 @@ def test_offsets_are_committed_in_every_version(client, group_id, version):
     assert row.committed_leader_epoch == (3 if version >= 6 else -1)
 
 
+def test_the_record_of_an_offset_has_the_topics_id(client, group_id, harness):
+    client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}}))
+    shards = harness.cluster.brokers[1].server.services.groups.active_shards()
+    (book,) = (s.offsets.books[group_id] for s in shards if group_id in s.offsets.books)
+    orders = harness.cluster.controller.image.topic_ids["orders"]
+    assert book.get("orders", 0).topic_id == orders
+
+
 @pytest.mark.parametrize("version", versions("offset_fetch"))
 def test_offsets_are_fetched_in_every_version(client, group_id, version):
     client.call("offset_commit", 9, commit_values(group_id, {"orders": {0: 7}}))
@@ -272,9 +280,10 @@ def test_groups_are_listed_in_every_version(client, group_id, version):
     assert row.protocol_type == ""
     if version >= 4:
         assert row.group_state == "Empty"
-        values = {"states_filter": ["Stable"], "types_filter": []}
-        listed = client.call("list_groups", version, values).groups
-        assert group_id not in [row.group_id for row in listed]
+        for state, is_listed in ((" Empty ", True), ("Stable", False), ("Emp ty", False)):
+            values = {"states_filter": [state], "types_filter": []}
+            listed = client.call("list_groups", version, values).groups
+            assert (group_id in [row.group_id for row in listed]) == is_listed
     if version >= 5:
         assert row.group_type == "classic"
 

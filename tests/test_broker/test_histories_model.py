@@ -23,7 +23,7 @@ NODES = st.integers(1, 3)
 def in_files(node):
     """offset -> (value, epoch) of all that the segments hold, also below the log's start."""
     found = {}
-    for base_offset in node.replica.log.segment_base_offsets:
+    for base_offset in list(node.replica.log.segments.bases):
         path = f"{node.replica.log.directory}/{base_offset:020}.log"
         data = node.disk.read_bytes(path)
         for position, header in iter_headers(data):

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
-from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.core.partition import Partition
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch

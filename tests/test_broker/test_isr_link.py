@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
+from kvorum.broker.controller_channel.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.metrics.counters import TopicMetrics
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import RECOVERED, RECOVERING

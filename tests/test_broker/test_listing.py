@@ -1,12 +1,11 @@
 """The brokers that Metadata lists."""
 
-from immutables import Map
-
 from kvorum.broker.metadata_answers.fenced_broker_visibility import (
     FENCED_LISTING_MS,
     FencedBrokerVisibility,
 )
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.persistent_map import Map
 from tests.test_broker.led_partition import broker_image
 
 

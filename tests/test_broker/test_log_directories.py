@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
+import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +14,15 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
+from kvorum.broker.log_dirs.log_directories import (
+    FILES_BESIDE_LOGS,
+    FoundDirectory,
+    LogDirectories,
+)
 from kvorum.cli.log_dirs import _asked
 from kvorum.metadata.image.records import LOST_DIRECTORY
-from kvorum.runtime.disk import OsDiskFile
-from kvorum.runtime.errors import CorruptData
+from kvorum.runtime.disk import OsDisk, OsDiskFile
+from kvorum.runtime.errors import CorruptData, shortage_of
 from tests.polling import eventually
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, fetch_values
@@ -326,14 +333,72 @@ def test_a_leader_whose_disk_failed_drops_no_follower(harness: Harness, disk: Fa
     assert replica.core.proposal_in_flight() is None
 
 
-def test_a_process_out_of_descriptors_blames_the_replica_and_not_the_disk(
-    harness: Harness, disk: FaultyDisk
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_shortage_blames_the_replica_and_not_the_disk_and_advises_no_restore(
+    harness: Harness, disk: FaultyDisk, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     create(harness)
-    disk.fail("write", "broker-1-1/", errno.EMFILE)
+    disk.fail("write", "broker-1-1/", number)
     assert produce(harness, 0) is KioError.kafka_storage_error
     wait_moved(harness, 0)
     assert not harness.cluster.brokers[1].manager.directories.offline
+    (said,) = (text for text in caplog.messages if text.startswith("t-0 is offline: "))
+    assert said.endswith(f"; {shortage_of(OSError(number, ''))}")
+    assert "partitions restore" not in said
+
+
+def test_a_read_out_of_descriptors_costs_one_answer_and_not_the_replica(
+    harness: Harness, disk: FaultyDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(harness)
+    assert produce(harness, 0) is KioError.none
+    wait_committed(harness)
+    replica = harness.cluster.replica(1, "t", 0)
+    harness.call(lambda: replica.fail(OSError(errno.EMFILE, "Too many open files"), "read"))
+    harness.call(lambda: replica.fail(OSError(errno.EMFILE, "Too many open files"), "read"))
+    assert not replica.is_offline
+    assert produce(harness, 0) is KioError.none
+    (said,) = (text for text in caplog.messages if text.startswith("cannot read "))
+    assert "LimitNOFILE=" in said
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_log_that_could_not_be_opened_for_a_shortage_is_not_to_be_restored(
+    harness: Harness, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    create(harness)
+    replica = harness.cluster.replica(1, "t", 0)
+    key = (replica.core.topic_id, 0)
+    failures = harness.cluster.brokers[1].manager.failures
+    lack = OSError(number, os.strerror(number), replica.log.directory)
+    harness.call(lambda: failures.on_open_failed(key, "t-0", replica.log_dir, lack))
+    (said,) = (text for text in caplog.messages if text.startswith("cannot open t-0: "))
+    assert said.endswith(f"; {shortage_of(lack)}")
+    assert not replica.log_dir.is_offline
+
+
+def test_a_start_that_lacks_files_takes_no_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories = LogDirectories(OsDisk(), [str(tmp_path)], random.Random(1), dict)
+    item = directories.items[0]
+
+    def lack(is_clean: bool) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", item.path)
+
+    monkeypatch.setattr(type(item.store), "load", lambda self, is_clean: lack(is_clean))
+    with pytest.raises(OSError, match="Too many open files"):
+        directories.load({item.path: FoundDirectory(directory_id=b"d" * 16)})
+    assert not item.is_offline
+
+
+def test_a_limit_below_what_the_logs_need_is_told_with_both_figures(tmp_path: Path) -> None:
+    directories = LogDirectories(OsDisk(), [str(tmp_path)], random.Random(1), dict)
+    directories.items[0].store.unclaimed.update({f"t-{n}": None for n in range(100)})
+    needed = 100 + FILES_BESIDE_LOGS
+    assert directories.lack_of_files(needed) == ""
+    said = directories.lack_of_files(needed - 1)
+    assert f"{needed - 1:,}, below the {needed:,}" in said and "100 logs" in said
 
 
 def test_describe_log_dirs_answers_one_result_a_directory(

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.network.purgatory import Deadlines, PendingAck, PendingProduce
+from kvorum.broker.purgatory.deadlines import Deadlines
+from kvorum.broker.purgatory.pending_produce import PendingAck, PendingAcks, PendingProduce
 from kvorum.metadata.image.records import RemoveTopic
 from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.storage.format.batch import build_batch
-from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
+from kvorum.wire.produce_codec import ProducedPartition
 from tests.polling import eventually
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient, produce_values
@@ -278,40 +279,34 @@ def test_a_watermark_that_nobody_holds_back_any_more_rises_without_a_fetch(
     # waited until its deadline.
     replica = harness.cluster.replica(1, "t", 0)
     end_offset = replica.log.end_offset
-    heard: list[ErrorCode] = []
-
-    class Waiting:
-        is_done = False
-
-        def complete(self, topic_index: int, partition_index: int, error: ErrorCode) -> None:
-            heard.append(error)
+    heard: list[dict[int, ErrorCode]] = []
+    waiting = PendingAcks(lambda: heard.append(waiting.errors), Deadlines(lambda: 0))
 
     def hold_back() -> None:
         replica.core.high_watermark = end_offset - 1
-        replica.wait_for_replication(PendingAck(end_offset, Waiting(), 0, 0))
+        waiting.wait_for(0)
+        replica.wait_for_replication(PendingAck(end_offset, waiting, 0))
 
     harness.call(hold_back)
     harness.run(harness.cluster.brokers[1].manager._background_jobs._check_isr())
-    assert replica.core.high_watermark == end_offset and heard == [ErrorCode.NONE]
+    assert replica.core.high_watermark == end_offset and heard == [{}]
 
 
 def test_an_append_whose_disk_fails_before_it_waits_is_answered_at_once(harness: Harness) -> None:
     # The disk fails at another partition of the same request. Bug: the request was answered only at
     # its deadline.
     replica = harness.cluster.replica(1, "t", 0)
-    pending: list[list[ProducedTopic]] = []
-    waiting = PendingProduce(
-        [ProducedTopic("t", b"", [ProducedPartition(0)])], pending.append, Deadlines(lambda: 0)
-    )
+    sent: list[list[ProducedPartition]] = []
+    waiting = PendingProduce([ProducedPartition(0)], sent.append, Deadlines(lambda: 0))
 
     def fail_and_wait() -> None:
         replica.go_offline()
-        waiting.wait_for(0, 0)
-        replica.wait_for_replication(PendingAck(99, waiting, 0, 0))
+        waiting.wait_for(0)
+        replica.wait_for_replication(PendingAck(99, waiting, 0))
 
     harness.call(fail_and_wait)
-    ((topic,),) = pending
-    assert [p.error for p in topic.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    (answers,) = sent
+    assert [p.error for p in answers] == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_a_follower_tells_its_leader_of_a_start_that_its_own_retention_moved(

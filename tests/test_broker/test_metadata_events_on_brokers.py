@@ -16,7 +16,7 @@ from kvorum.broker.coordinator.loading import read_back
 from kvorum.broker.events import driver
 from kvorum.broker.events.driver import EventsDriver
 from kvorum.broker.metadata_answers.topic_names import EVENTS_TOPIC
-from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.batch_validation import ProduceTerms
 from kvorum.metadata.events.source import Base
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import (
@@ -82,7 +82,7 @@ class Brokers:
         self.drivers = [self.harness.call(lambda i=i: self._driver(i)) for i in (1, 2, 3)]
 
     def _driver(self, broker_id: int) -> EventsDriver:
-        return EventsDriver(self.cluster.brokers[broker_id].server.services, self.log)
+        return self.cluster.brokers[broker_id].server.services.events_driver(self.log)
 
     def commit(self, *records: Record) -> None:
         self.harness.call(lambda: self.log.controller.commit(*records))
@@ -248,7 +248,7 @@ def test_the_topic_waits_for_enough_brokers_and_is_asked_for_again(
     try:
         services = harness.cluster.brokers[1].server.services
         log = harness.call(lambda: ControllersLog(harness))
-        made = harness.call(lambda: EventsDriver(services, log))
+        made = harness.call(lambda: services.events_driver(log))
         harness.call(lambda: log.controller.commit(NoOp()))
         refusals = services.internal_topics.refusals
         eventually(lambda: EVENTS_TOPIC in refusals, "the refusal is known")
@@ -269,7 +269,7 @@ def test_a_fenced_broker_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         harness.call(
             lambda: log.controller.commit(BrokerRegistrationChange(1, epoch, is_fenced=True))
         )
-        made = harness.call(lambda: EventsDriver(services, log))
+        made = harness.call(lambda: services.events_driver(log))
         with mock.patch.object(services.internal_topics, "make") as make:
             harness.call(lambda: log.controller.commit(NoOp()))
             harness.run(turns(100))

@@ -12,12 +12,12 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
-from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.batch_validation import ProduceTerms
 from kvorum.metadata.image.records import RemoveTopic
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.checkpoints import HIGH_WATERMARK, PARTITION_METADATA, write_offsets
 from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.harness import Harness
 from tests.test_broker.lone_replica import TOPIC_ID, made, with_log

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.broker.sasl.authentication import Authentication
-from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
-from kvorum.broker.sasl.jwt_validation import (
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.broker.sasl.core.exchange import AuthenticationFailed, Step
+from kvorum.broker.sasl.core.jwt_validation import (
     KEYS_MAX,
     TOKEN_CHARACTERS_MAX,
     JwtValidator,
@@ -28,21 +28,21 @@ from kvorum.broker.sasl.jwt_validation import (
     NoKeySet,
     parse_key_set,
 )
+from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.core.oauthbearer import (
+    MESSAGE_BYTES_MAX,
+    Expected,
+    KeySetPlace,
+    OAuthBearerExchange,
+    TokenRefused,
+    VerifiedToken,
+)
 from kvorum.broker.sasl.key_source import (
     BYTES_MAX,
     EXPEDITED_MS_MIN,
     KeySource,
     fetch_text,
     validator_of,
-)
-from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
-from kvorum.broker.sasl.oauthbearer import (
-    MESSAGE_BYTES_MAX,
-    Expected,
-    KeySetPlace,
-    OAuthBearerExchange,
-    TokenRefused,
-    Verified,
 )
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.errors import ConfigError, ErrorCode
@@ -59,7 +59,7 @@ INVALID = b'{"status":"invalid_token"}'
 
 def judge(
     token: str, *, expected: Expected = STRICT, now_ms: int = NOW_MS, keys: tuple[Key, ...] = KEYS
-) -> Verified:
+) -> VerifiedToken:
     return JwtValidator(expected, keys=lambda: keys, wall_ms=lambda: now_ms)(token)
 
 
@@ -79,7 +79,9 @@ def refused(token: str, **more: Any) -> str:
      ("ec-1", "ES256")],
 )  # fmt: skip
 def test_a_good_token_names_its_user_until_it_expires(key_id: str, algorithm: str) -> None:
-    assert judge(ISSUED.token(key_id, algorithm)) == Verified(user="alice", lifetime_ms=600_000)
+    assert judge(ISSUED.token(key_id, algorithm)) == VerifiedToken(
+        user="alice", lifetime_ms=600_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,10 +284,10 @@ def first(token: str = "a.b.c", header: str = "n,,", extensions: str = "") -> by
 
 
 def exchange(user: str = "alice") -> OAuthBearerExchange:
-    def validate(token: str) -> Verified:
+    def validate(token: str) -> VerifiedToken:
         if token != "a.b.c":
             raise TokenRefused("a reason for the log")
-        return Verified(user=user, lifetime_ms=5_000)
+        return VerifiedToken(user=user, lifetime_ms=5_000)
 
     return OAuthBearerExchange(validate)
 
@@ -369,10 +371,10 @@ def authenticated(max_reauth_ms: int, lifetime_ms: int) -> tuple[Authentication,
     settings = SaslSettings(mechanisms=("OAUTHBEARER",), session_ms={"OAUTHBEARER": max_reauth_ms})
     begin = authenticator(
         settings, lambda: EMPTY_IMAGE, random.Random(0),
-        validate=lambda token: Verified(user="alice", lifetime_ms=lifetime_ms),
+        validate=lambda token: VerifiedToken(user="alice", lifetime_ms=lifetime_ms),
     )  # fmt: skip
     made = begin()
-    assert made.handshake("OAUTHBEARER", 1).error == ErrorCode.NONE
+    assert made.handshake("OAUTHBEARER", 1, NOW_MS).error == ErrorCode.NONE
     answer = made.token(first(), 1_000)
     assert answer.error == ErrorCode.NONE
     return made, answer.session_lifetime_ms
@@ -393,7 +395,7 @@ def test_a_session_ends_with_the_token_or_the_configured_time(
     with pytest.raises(WireError, match="did not authenticate again"):
         made.check(3, 1_000 + told_ms)
     # It may log in again, and has another session then.
-    assert made.handshake("OAUTHBEARER", 1).error == ErrorCode.NONE
+    assert made.handshake("OAUTHBEARER", 1, NOW_MS).error == ErrorCode.NONE
     assert made.token(first(), 1_000 + told_ms).error == ErrorCode.NONE
     made.check(3, 1_000 + 2 * told_ms - 1)
 
@@ -401,11 +403,11 @@ def test_a_session_ends_with_the_token_or_the_configured_time(
 def test_a_refused_token_is_an_answer_and_then_a_failure_with_a_reason() -> None:
     settings = SaslSettings(mechanisms=("OAUTHBEARER",))
 
-    def validate(token: str) -> Verified:
+    def validate(token: str) -> VerifiedToken:
         raise TokenRefused("a reason")
 
     made = authenticator(settings, lambda: EMPTY_IMAGE, random.Random(0), validate=validate)()
-    made.handshake("OAUTHBEARER", 1)
+    made.handshake("OAUTHBEARER", 1, NOW_MS)
     answer = made.token(first(), 0)
     assert (answer.error, answer.token) == (ErrorCode.NONE, INVALID)
     assert answer.reason == "a reason"

@@ -15,7 +15,7 @@ from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -43,7 +43,10 @@ def replica(topic: str = "t", *, offset: int = 10, is_offline: bool = False) -> 
     )
     # Hashable, as a replica is.
     made = type("FakeReplica", (), {})()
-    made.__dict__.update(core=core, log=log, is_offline=is_offline, is_closed=False)
+    made.__dict__.update(
+        core=core, topic_partition=(topic, 0), high_watermark=offset, log=log,
+        is_offline=is_offline, is_closed=False,
+    )  # fmt: skip
     return made
 
 

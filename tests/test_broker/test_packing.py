@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.partition.recompression import RecompressionThreads
+from kvorum.broker.config.topic_config import resolve
+from kvorum.broker.partition.recompression import Recompression
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import resolve
 from kvorum.metadata.image.records import Config, RemoveTopic
 from kvorum.runtime.clock import wall_ms
 from kvorum.storage.format.batch import (
@@ -108,7 +108,7 @@ def stored(harness: Harness, topic: str) -> list[tuple[Codec, list[Record]]]:
     ]
 
 
-class HeldThreads(RecompressionThreads):
+class HeldThreads(Recompression):
     """Compression threads that pack one batch each time `free` is called."""
 
     def __init__(self, harness: Harness) -> None:
@@ -132,9 +132,9 @@ class HeldThreads(RecompressionThreads):
 @pytest.fixture
 def held(harness: Harness) -> Iterator[HeldThreads]:
     services = harness.cluster.brokers[1].server.services
-    own, services.recompression_threads = services.recompression_threads, HeldThreads(harness)
-    yield services.recompression_threads
-    services.recompression_threads = own
+    own, services.recompression = services.recompression, HeldThreads(harness)
+    yield services.recompression
+    services.recompression = own
 
 
 @pytest.mark.parametrize("source", Codec)
@@ -166,11 +166,12 @@ def test_a_batch_that_has_the_codec_is_stored_as_it_came(
     assert log_file(harness, topic)[16:] == batch[16:]
 
 
-def test_topics_that_ask_for_no_codec_have_no_packer(harness: Harness, client: RawClient) -> None:
+def test_batches_for_topics_that_ask_for_no_codec_wait_for_nothing(
+    harness: Harness, client: RawClient, held: HeldThreads
+) -> None:
     topic = make(harness)
     send(client, topic, batch_of(b"x", codec=Codec.GZIP))
     assert answer(client).error_code is KioError.none
-    assert replica(harness, topic).recompressor is None
     assert stored(harness, topic)[0][0] is Codec.GZIP
 
 

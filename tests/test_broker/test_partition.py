@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from kvorum.broker.partition.isr import Committed, PendingExpand, PendingShrink, Reaction
-from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.core.isr import Committed, PendingExpand, PendingShrink, Reaction
+from kvorum.broker.partition.core.partition import Partition
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import RECOVERING
 from kvorum.runtime.errors import ErrorCode
@@ -511,3 +511,15 @@ def test_of_two_replicas_in_a_rack_the_one_that_holds_most_is_nearest() -> None:
     assert partition.nearest_replica("b", 0) == 3
     fetch(partition, 2, 4)
     assert partition.nearest_replica("b", 0) == 2
+
+
+def test_a_replica_that_a_reassignment_adds_does_not_make_it_under_replicated() -> None:
+    partition = make()
+    partition.become_leader(
+        PartitionImage((1, 2, 3, 4), (1, 2, 3), 1, 5, 8, adding_replicas=(4,)), 1
+    )
+    assert not partition.is_under_replicated
+    partition.become_leader(PartitionImage((1, 2, 3, 4), (1, 2), 1, 5, 9, adding_replicas=(4,)), 1)
+    assert partition.is_under_replicated
+    partition.become_leader(PartitionImage((1, 2, 3, 4), (1, 2, 3), 1, 5, 10), 1)
+    assert partition.is_under_replicated

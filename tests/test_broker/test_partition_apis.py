@@ -164,6 +164,21 @@ def test_a_cursor_leads_through_all_partitions_once(client: RawClient, topic: st
     assert whole.next_cursor is None
 
 
+@pytest.mark.parametrize(("at", "index"), [("zz-other", 0), (None, -1)])
+def test_a_cursor_that_no_answer_gave_is_refused_for_each_named_topic(
+    client: RawClient, topic: str, at: str | None, index: int
+) -> None:
+    cursor = {"topic_name": at or topic, "partition_index": index}
+    answer = described(client, [topic, "zz-nobody"], cursor=cursor)
+    assert [(row.name, row.error_code, row.partitions) for row in answer.topics] == [
+        (topic, KioError.invalid_request, ()), ("zz-nobody", KioError.invalid_request, ()),
+    ]  # fmt: skip
+    assert answer.next_cursor is None
+    # Without names, a cursor may stand at a topic that was deleted meanwhile.
+    everything = described(client, [], cursor={"topic_name": "a", "partition_index": 0})
+    assert topic in [row.name for row in everything.topics]
+
+
 def test_a_replica_moved_away_is_let_go_and_answers_not_leader(
     harness: Harness, topic: str
 ) -> None:

@@ -18,9 +18,9 @@ from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.network.peer_connection import LinkRefused, PeerConnector, PeerSocket
 from kvorum.broker.network.peer_security import PeerSecurity
-from kvorum.broker.sasl.authentication import Authentication
-from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
-from kvorum.launch.add_scram import parse_add_scram
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
+from kvorum.launch.cluster.add_scram import parse_add_scram
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.certificates import TlsCaller, TlsListener
@@ -136,7 +136,7 @@ def test_a_follower_fetches_over_a_secure_link(
 
 
 def test_a_follower_logs_in_again_on_its_connection(authority: Authority, tmp_path: Path) -> None:
-    made = links(settings(authority), "PLAIN", plain(session_ms=400))
+    made = links(settings(authority), "PLAIN", plain(session_ms=1_300))
     with running(tmp_path / "data", made) as harness:
         replicated(harness, b"first")
         sock = fetcher_socket(harness)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.launch.properties import RACK_AWARE, broker_config
+from kvorum.launch.config.properties import RACK_AWARE, broker_config
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 from tests.test_broker.config_calls import produce

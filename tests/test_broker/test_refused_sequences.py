@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.partition.refused_sequences import PRODUCERS_KEPT_MAX, RefusedSequences
+from kvorum.broker.partition.core.refused_sequences import PRODUCERS_KEPT_MAX, RefusedSequences
 from kvorum.storage.format.batch import build_batch, read_header
 from tests.polling import eventually
 from tests.test_broker.harness import Harness

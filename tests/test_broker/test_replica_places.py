@@ -18,8 +18,8 @@ from kvorum.broker.log_dirs.log_directories import (
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.ids import uuid_text
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.checkpoints import write_partition_metadata
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.checkpoints import write_partition_metadata
 from kvorum.storage.log.log import Log, LogConfig
 
 X, Y = b"x" * 16, b"y" * 16

@@ -12,7 +12,6 @@ from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.manager.background_jobs import BackgroundJobs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.metadata_answers.suspects import Suspects
-from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.clock import SYSTEM_CLOCK
@@ -147,17 +146,16 @@ def test_a_replica_whose_disk_failed_takes_no_more_records():
 def test_two_jobs_flush_one_log_in_turn():
     # Seed 1: the second found a flush under way, which ended the process.
     async def flush_twice():
-        replica, metrics = replica_of(), BrokerMetrics()
+        replica, registry = replica_of(), ReplicaRegistry()
         replica.log.append_as_leader(
             build_batch([(None, b"x")], timestamp_ms=1), leader_epoch=0, now_ms=1
         )
         maintenance = BackgroundJobs(
-            SimpleNamespace(
-                config=CONFIG, clock=SYSTEM_CLOCK, registry=ReplicaRegistry(), metrics=metrics
-            )
-        )
+            registry=registry, configs=None, directories=None, fetchers=None, isr=None,
+            clock=SYSTEM_CLOCK, on_directory_error=None,
+        )  # fmt: skip
         await asyncio.gather(maintenance._flush(replica), maintenance._flush(replica))
-        return replica.log.durable_end_offset, metrics.flush_s.count
+        return replica.log.durable_end_offset, registry.metrics.flush_s.count
 
     assert asyncio.run(flush_twice()) == (1, 2)
 

@@ -15,8 +15,7 @@ from kvorum.broker.log_dirs.replica_store import ReplicaStore
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
-from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -27,6 +26,7 @@ from kvorum.storage.log.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
+from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
 from tests.test_broker.lone_replica import TOPIC_ID, made, with_log
 
@@ -265,8 +265,8 @@ def with_watermark(disk: MemoryDisk) -> None:
     disk.open(f"data/t-0/{PARTITION_METADATA}").sync()
     store = made(disk)
     store.open("t", TOPIC_ID, 0, LogConfig(), now_ms=0)
-    core = SimpleNamespace(topic="t", partition_id=0, high_watermark=1)
-    store.checkpoints.collect_high_watermarks([SimpleNamespace(core=core, is_offline=False)])  # type: ignore[list-item]
+    replica = SimpleNamespace(topic_partition=("t", 0), high_watermark=1, is_offline=False)
+    store.checkpoints.collect_high_watermarks([replica])  # type: ignore[list-item]
     store.checkpoints.write_high_watermarks()
     disk.kill_process()
 
@@ -397,8 +397,7 @@ def test_a_power_cut_in_a_removal_leaves_no_part_of_a_log_that_comes_back() -> N
 
 
 def replica_with(log: Log, topic: str = "t", partition_id: int = 0) -> Any:
-    core = SimpleNamespace(topic=topic, partition_id=partition_id)
-    return SimpleNamespace(core=core, log=log, is_offline=False)
+    return SimpleNamespace(topic_partition=(topic, partition_id), log=log, is_offline=False)
 
 
 def test_a_topic_that_was_deleted_here_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.broker.sasl.authentication import (
+from kvorum.broker.sasl.core.authentication import (
     API_VERSIONS_KEY,
     VERSIONS_ASKED_MAX,
     Authentication,
 )
-from kvorum.broker.sasl.client import client_exchange
-from kvorum.broker.sasl.exchange import AuthenticationFailed, Step
-from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
-from kvorum.broker.sasl.plain import PlainExchange
-from kvorum.broker.sasl.scram import MESSAGE_BYTES_MAX, Credential, ScramExchange
+from kvorum.broker.sasl.core.client import client_exchange
+from kvorum.broker.sasl.core.exchange import AuthenticationFailed, Step
+from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.core.plain import PlainExchange
+from kvorum.broker.sasl.core.scram import MESSAGE_BYTES_MAX, Credential, ScramExchange
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import ScramCredential
@@ -295,7 +295,7 @@ def connection(session_ms: int = 0) -> Authentication:
 
 def authenticated(session_ms: int = 0) -> Authentication:
     made = connection(session_ms)
-    assert made.handshake("PLAIN", 1).error == ErrorCode.NONE
+    assert made.handshake("PLAIN", 1, NOW_MS).error == ErrorCode.NONE
     assert made.token(GOOD, NOW_MS).session_lifetime_ms == session_ms
     return made
 
@@ -303,7 +303,7 @@ def authenticated(session_ms: int = 0) -> Authentication:
 @pytest.mark.parametrize("key", [0, 1, 3, 10, 22, 50])
 def test_before_the_client_is_authenticated_other_requests_close_the_connection(key):
     made = connection()
-    for step in (lambda: None, lambda: made.handshake("PLAIN", 1)):
+    for step in (lambda: None, lambda: made.handshake("PLAIN", 1, NOW_MS)):
         step()
         with pytest.raises(WireError):
             made.check(key, NOW_MS)
@@ -321,7 +321,7 @@ def test_a_client_that_only_asks_for_versions_is_dropped():
     with pytest.raises(WireError, match="again and again"):
         made.check(API_VERSIONS_KEY, NOW_MS)
     made = authenticated(session_ms=500)
-    for step in (lambda: None, lambda: made.handshake("PLAIN", 1)):
+    for step in (lambda: None, lambda: made.handshake("PLAIN", 1, NOW_MS)):
         step()
         for _ in range(2 * VERSIONS_ASKED_MAX):
             made.check(API_VERSIONS_KEY, NOW_MS)
@@ -329,7 +329,7 @@ def test_a_client_that_only_asks_for_versions_is_dropped():
 
 def test_after_a_failure_nothing_is_served():
     made = connection()
-    made.handshake("PLAIN", 1)
+    made.handshake("PLAIN", 1, NOW_MS)
     answer = made.token(BAD, NOW_MS)
     assert answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert not made.is_done
@@ -339,7 +339,7 @@ def test_after_a_failure_nothing_is_served():
 
 
 def test_an_unknown_mechanism_gets_the_list_of_the_enabled_ones():
-    answer = connection().handshake("GSSAPI", 1)
+    answer = connection().handshake("GSSAPI", 1, NOW_MS)
     assert answer.error == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert answer.mechanisms == ("PLAIN", SHA_256)
 
@@ -347,10 +347,10 @@ def test_an_unknown_mechanism_gets_the_list_of_the_enabled_ones():
 def test_a_token_needs_a_handshake_and_one_handshake_is_enough():
     assert connection().token(GOOD, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
     made = connection()
-    made.handshake("PLAIN", 1)
-    assert made.handshake("PLAIN", 1).error == ErrorCode.ILLEGAL_SASL_STATE
+    made.handshake("PLAIN", 1, NOW_MS)
+    assert made.handshake("PLAIN", 1, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
     made = authenticated()
-    assert made.handshake("PLAIN", 1).error == ErrorCode.ILLEGAL_SASL_STATE
+    assert made.handshake("PLAIN", 1, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
     assert made.token(GOOD, NOW_MS).error == ErrorCode.ILLEGAL_SASL_STATE
     # The client stays logged in as the same user.
     made.check(0, NOW_MS)
@@ -359,9 +359,9 @@ def test_a_token_needs_a_handshake_and_one_handshake_is_enough():
 def test_only_a_handshake_of_version_0_is_followed_by_bare_tokens():
     for version, is_bare in ((0, True), (1, False)):
         made = connection()
-        made.handshake("PLAIN", version)
+        made.handshake("PLAIN", version, NOW_MS)
         assert made.takes_bare_token is is_bare
-    made.handshake("PLAIN", 0)
+    made.handshake("PLAIN", 0, NOW_MS)
     made.token(GOOD, NOW_MS)
     assert not made.takes_bare_token
 
@@ -372,14 +372,30 @@ def test_a_session_ends_unless_the_client_authenticates_again_as_the_same_user()
     with pytest.raises(WireError):
         made.check(0, NOW_MS + 500)
     made.check(17, NOW_MS + 500)
-    assert made.handshake("PLAIN", 1).error == ErrorCode.NONE
+    assert made.handshake("PLAIN", 1, NOW_MS + 500).error == ErrorCode.NONE
     assert made.token(GOOD, NOW_MS + 500).error == ErrorCode.NONE
     made.check(0, NOW_MS + 999)
 
-    assert made.handshake(SHA_256, 1).error == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert made.handshake("PLAIN", 1).error == ErrorCode.NONE
+    assert made.handshake("PLAIN", 1, NOW_MS + 1_500).error == ErrorCode.NONE
     refused = made.token(b"\0other\0pen", NOW_MS)
     assert refused.message is not None and "Cannot change principals" in refused.message
+    with pytest.raises(WireError):
+        made.check(0, NOW_MS)
+
+
+def test_a_client_authenticates_again_once_a_second_at_most():
+    made = authenticated(session_ms=5_000)
+    assert made.handshake("PLAIN", 1, NOW_MS).error == ErrorCode.NONE
+    assert made.token(GOOD, NOW_MS).error == ErrorCode.NONE
+    assert made.handshake("PLAIN", 1, NOW_MS + 999).error == ErrorCode.ILLEGAL_SASL_STATE
+    made.check(0, NOW_MS + 999)  # it stays authenticated
+    assert made.handshake("PLAIN", 1, NOW_MS + 1_000).error == ErrorCode.NONE
+
+
+def test_a_client_that_names_another_mechanism_to_authenticate_again_is_disconnected():
+    made = authenticated(session_ms=5_000)
+    with pytest.raises(WireError, match="logged in by PLAIN and names 'SCRAM-SHA-256'"):
+        made.handshake(SHA_256, 1, NOW_MS)
     with pytest.raises(WireError):
         made.check(0, NOW_MS)
 
@@ -392,22 +408,22 @@ def test_scram_takes_the_credentials_of_the_metadata():
     settings = SaslSettings(mechanisms=(SHA_256, "SCRAM-SHA-512"))
     make = authenticator(settings, lambda: image, random.Random(1))
     made = make()
-    made.handshake(SHA_256, 1)
+    made.handshake(SHA_256, 1, NOW_MS)
     first = made.token(b"n,,n=user,r=abc", NOW_MS).token.decode()
     assert first.startswith("r=abc") and first.endswith(",i=4096")
     other = make()
-    other.handshake(SHA_256, 1)
+    other.handshake(SHA_256, 1, NOW_MS)
     assert other.token(b"n,,n=user,r=abc", NOW_MS).token.decode() != first, "a nonce came twice"
     # The credential is of the other mechanism.
     strong = make()
-    strong.handshake("SCRAM-SHA-512", 1)
+    strong.handshake("SCRAM-SHA-512", 1, NOW_MS)
     assert strong.token(b"n,,n=user,r=abc", NOW_MS).error == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_a_failed_scram_login_has_claimed_its_user():
     wrong = SaslSettings(mechanisms=("SCRAM-SHA-256",))
     authentication = authenticator(wrong, lambda: EMPTY_IMAGE, random.Random(1))()
-    authentication.handshake(SHA_256, 1)
+    authentication.handshake(SHA_256, 1, NOW_MS)
     answer = authentication.token(b"n,,n=mal=2Clory,r=abc", 0)
     assert answer.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert (authentication.user, authentication.claimed) == ("", "mal,lory")

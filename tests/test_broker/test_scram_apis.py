@@ -16,9 +16,11 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.sasl.scram import derived_keys
+from kvorum.broker.sasl.core.scram import derived_keys
 from tests.test_broker.harness import DEADLINE_S, Harness
+from tests.test_broker.raw_client import RawClient
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 FEW = ScramCredentialInfo(SHA_256, 4095)
@@ -52,6 +54,31 @@ def test_librdkafka_sets_describes_and_removes_credentials(harness: Harness) -> 
     with pytest.raises(KafkaException) as gone:
         admin.describe_user_scram_credentials(["alice"])["alice"].result(DEADLINE_S)
     assert gone.value.args[0].name() == "RESOURCE_NOT_FOUND"
+
+
+def test_an_empty_salted_password_is_refused_and_spoils_no_other(harness: Harness) -> None:
+    client = RawClient(harness.cluster.brokers[1].port)
+    asked = [
+        {
+            "name": name,
+            "mechanism": 1,
+            "iterations": 4096,
+            "salt": b"s",
+            "salted_password": password,
+        }
+        for name, password in (("carol", b""), ("dave", b"p" * 32), ("carol", b"p" * 32))
+    ]
+    values = {"deletions": [{"name": "carol", "mechanism": 1}], "upsertions": asked}
+    answer = client.call("alter_user_scram_credentials", 0, values)
+    assert {row.user: row.error_code for row in answer.results} == {
+        "dave": KioError.none, "carol": KioError.unacceptable_credential,
+    }  # fmt: skip
+    assert {row.user: row.error_message for row in answer.results} == {
+        "dave": None, "carol": "The salted password must not be empty",
+    }  # fmt: skip
+    credentials = harness.cluster.controller.image.scram_credentials
+    assert "dave" in credentials and "carol" not in credentials
+    client.close()
 
 
 def test_the_metadata_has_the_keys_of_the_rfc_and_no_salted_password(harness: Harness) -> None:

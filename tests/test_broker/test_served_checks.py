@@ -52,8 +52,8 @@ def lead_with_damage(harness: Harness) -> Path:
     """Broker 1 stops in good order, a byte of its second segment changes, and it leads again."""
     cluster = harness.cluster
     log = cluster.replica(1, "t").log
-    base_offset = log.segment_base_offsets[1]
-    assert base_offset < log.segment_base_offsets[-1]
+    base_offset = log.segments.bases[1]
+    assert base_offset < log.segments.bases[-1]
     path = Path(log.directory) / f"{base_offset:020d}.log"
     harness.run(cluster.stop_broker(1, fence=len(partition(harness).isr) > 1))
     data = bytearray(path.read_bytes())
@@ -193,7 +193,7 @@ def test_a_leader_whose_file_became_shorter_gives_its_lead_away(harness: Harness
     client = RawClient(cluster.ports[1])
     batch = bytes(build_batch([(None, b"x")], timestamp_ms=int(time.time() * 1000)))
     leader = cluster.replica(1, "t")
-    base_offset = leader.log.segment_base_offsets[-1]
+    base_offset = leader.log.segments.bases[-1]
     client.call("produce", 9, produce_values("t", batch, acks=1))
     os.truncate(Path(leader.log.directory) / f"{base_offset:020d}.log", 0)
     client.close()

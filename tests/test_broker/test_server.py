@@ -412,6 +412,34 @@ def test_list_offsets_in_every_version(client: RawClient, topic: str, version: i
     assert offset(now_ms + 1) == -1
 
 
+def test_a_partition_listed_twice_is_refused_in_one_entry(client: RawClient, topic: str) -> None:
+    once, other = ({"partition_index": i, "timestamp": -1} for i in (0, 7))
+    for topics in ([[once, once, other]], [[once], [other, once]]):
+        answer = client.call("list_offsets", 6, {
+            "replica_id": -1, "isolation_level": 0, "timeout": 1000,
+            "topics": [{"name": topic, "partitions": rows} for rows in topics],
+        })  # fmt: skip
+        (found,) = answer.topics
+        assert found.name == topic
+        assert [(row.partition_index, row.error_code) for row in found.partitions] == [
+            (0, KioError.invalid_request), (7, KioError.unknown_topic_or_partition),
+        ]  # fmt: skip
+
+
+def test_topics_without_an_id_are_unknown_ids(client: RawClient, topic: str) -> None:
+    values = produce_values("", bytes(build_batch([(None, b"x")], timestamp_ms=1)))
+    values["topic_data"][0]["topic_id"] = None
+    (row,) = client.call("produce", 13, values).responses
+    assert row.partition_responses[0].error_code is KioError.unknown_topic_id
+    values = fetch_values("", 0)
+    values["topics"][0]["topic_id"] = None
+    assert fetched(client, values, 13).error_code is KioError.unknown_topic_id
+    # An empty name is no id.
+    empty = produce_values("", bytes(build_batch([(None, b"x")], timestamp_ms=1)))
+    (row,) = client.call("produce", 12, empty).responses
+    assert row.partition_responses[0].error_code is KioError.unknown_topic_or_partition
+
+
 def test_cold_apis_answer(client: RawClient, topic: str) -> None:
     nobody = client.call("find_coordinator", 2, {"key": "g", "key_type": 0})
     assert nobody.error_code is KioError.coordinator_not_available
@@ -460,6 +488,8 @@ def test_topic_configs_are_described_and_bad_ones_refused(
     assert made.error_code is KioError.none
     assert {c.name: c.value for c in made.configs}["retention.ms"] == "1234"
     assert harness.cluster.replica(1, "configured").log.config.retention_ms == 1234
+    typed = {c.name: c.value for c in create("typed", retention_ms=" +7 ").configs}
+    assert typed["retention.ms"] == " +7 ", "as in Kafka, as it was typed"
     assert create("shredded", cleanup_policy="shred").error_code is KioError.invalid_config
     assert create("a/b").error_code is KioError.invalid_topic_exception
     assert create("configured").error_code is KioError.topic_already_exists

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
-from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
-from kvorum.broker.sasl.token_logins import TokenLogins
+from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.core.token_logins import TokenLogins
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import Acl, AclOperation, ResourceType
+from kvorum.metadata.image.acl import Acl, AclOperation, ResourceType
 from kvorum.metadata.image.records import RemoveDelegationToken
 from kvorum.runtime.errors import required
 from kvorum.wire.kio_codec import milliseconds

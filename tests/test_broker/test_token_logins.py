@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.sasl.authentication import Authentication
-from kvorum.broker.sasl.client import client_exchange
-from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
-from kvorum.broker.sasl.token_logins import CREDENTIALS_MAX, TokenLogins
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.broker.sasl.core.client import client_exchange
+from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.core.token_logins import CREDENTIALS_MAX, TokenLogins
 from kvorum.metadata.access.tokens import TokenKey
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
@@ -54,13 +54,14 @@ def log_in(
     mechanism: str = MECHANISMS[0],
     is_token: bool = True,
     between: Any = lambda: None,
+    now_ms: int = 0,
 ) -> Any:
     """The last answer. between: is called between the client's two messages."""
     client = required(client_exchange(mechanism, user, password, "n", is_token=is_token), "known")
-    assert authentication.handshake(mechanism, 1).error is ErrorCode.NONE
+    assert authentication.handshake(mechanism, 1, now_ms).error is ErrorCode.NONE
     message = client.step(b"")
     while message is not None:
-        answer = authentication.token(message, 0)
+        answer = authentication.token(message, now_ms)
         if answer.error is not ErrorCode.NONE:
             break
         message = client.step(answer.token)
@@ -152,7 +153,7 @@ def test_who_comes_back_with_a_renewed_token_stays_longer_and_with_another_is_re
     side.wall_ms += 1_000
     side.commit(token(expiration_timestamp_ms=NOW_MS + 1_000 + DAY_MS))
     assert log_in(authentication).session_lifetime_ms == DAY_MS
-    changed = log_in(authentication, "bobs", KEY.password("bobs"))
+    changed = log_in(authentication, "bobs", KEY.password("bobs"), now_ms=1_000)
     assert changed.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "Cannot change principals" in changed.message
 
@@ -164,7 +165,7 @@ def test_a_credential_is_derived_once_and_few_are_kept(monkeypatch) -> None:
     assert first.credential != side.logins.find(MECHANISMS[0], "id-2").credential
     assert first.credential.salt != side.logins.find(MECHANISMS[0], "id-2").credential.salt
     assert CREDENTIALS_MAX > 2
-    monkeypatch.setattr("kvorum.broker.sasl.token_logins.CREDENTIALS_MAX", 2)
+    monkeypatch.setattr("kvorum.broker.sasl.core.token_logins.CREDENTIALS_MAX", 2)
     side.logins.find(MECHANISMS[1], "id-1")
     assert list(side.logins._credentials) == [
         (MECHANISMS[0], "id-2"), (MECHANISMS[1], "id-1"),

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.log_dirs.replica_store import ReplicaStore
-from kvorum.broker.network.purgatory import LoopTurn
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.checkpoints import read_partition_metadata
 from kvorum.storage.format.batch import build_batch, iter_headers
-from kvorum.storage.log.checkpoints import read_partition_metadata
 from kvorum.storage.log.log import Log
 from kvorum.storage.log.retention import apply_retention
 
@@ -316,7 +316,7 @@ def test_a_cut_down_to_the_log_start_leaves_nothing_below_it_either(
     b.replica.log.abandon()
     b.open(high_watermark=0)
     log = b.replica.log
-    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (1, 3, [1])
+    assert (log.start_offset, log.end_offset, log.segments.bases) == (1, 3, [1])
 
 
 @pytest.mark.parametrize("is_retired", [False, True])
@@ -343,5 +343,5 @@ def test_what_nobody_can_be_asked_about_goes_with_a_cut_to_the_start(
         assert apply_retention(log, now_ms=1, high_watermark=2) == [0]
     log.epochs.epoch_before_start = -1
     assert node.replica.truncate_for(1, 2, 5) == 2
-    assert (log.start_offset, log.end_offset, log.segment_base_offsets) == (2, 2, [2])
+    assert (log.start_offset, log.end_offset, log.segments.bases) == (2, 2, [2])
     assert len(log.producers) == (1 if is_retired else 0)

@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from kvorum.broker.api import add_raft_voter, remove_raft_voter
-from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest
-from kvorum.raft.voters import Voter
+from kvorum.raft.model.messages import AddVoterRequest, RemoveVoterRequest
+from kvorum.raft.model.voters import Voter
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_broker.contexts import request_context
 

@@ -11,11 +11,11 @@ import grpc
 import pytest
 from grpc.aio import Metadata
 
-from kvorum.broker.controller.voter_requests import VoterRequests
+from kvorum.broker.controller_channel.voter_requests import VoterRequests
 from kvorum.metadata.inspect.quorum_report import LEADER_WAIT_MS
-from kvorum.raft.codec import decode, encode_response
-from kvorum.raft.messages import AddVoterRequest, RemoveVoterRequest, VoterChangeResponse
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.messages import AddVoterRequest, RemoveVoterRequest, VoterChangeResponse
+from kvorum.raft.model.voters import Voter, VoterSet
+from kvorum.raft.node.codec import decode, encode_response
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 OLD, NEW = (Voter(i, bytes([i]) * 16, "127.0.0.1", 9100 + i) for i in (1, 2))
@@ -94,7 +94,7 @@ def test_when_time_is_over_the_last_reason_is_said() -> None:
 
 
 def test_nobody_is_waited_for_longer_than_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvorum.broker.controller.voter_requests.TIMEOUT_MAX_MS", 0)
+    monkeypatch.setattr("kvorum.broker.controller_channel.voter_requests.TIMEOUT_MAX_MS", 0)
     late = said(ErrorCode.REQUEST_TIMED_OUT, OLD, message="it has 3 of 9")
     assert add(Quorum(late), (1 << 31) - 1) is not None
 

@@ -14,17 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.fetch import leader_fetch
 from kvorum.broker.fetch.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchState, SessionCache
 from kvorum.broker.fetch.leader_fetch import note_sent
 from kvorum.broker.metadata_answers.topic_names import name_refusal
 from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
-from kvorum.broker.network.purgatory import Deadlines, LoopTurn, PendingProduce
-from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.purgatory.deadlines import Deadlines
+from kvorum.broker.purgatory.loop_turn import LoopTurn
+from kvorum.broker.purgatory.pending_produce import PendingProduce
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.wire.fetch_codec import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
-from kvorum.wire.produce_codec import ProducedPartition, ProducedTopic
+from kvorum.wire.produce_codec import ProducedPartition
 from tests.polling import until
 
 PIECES_MAX = 5_000
@@ -131,31 +133,31 @@ def test_the_end_of_a_turn_wakes_before_it_flushes_and_once_each() -> None:
     assert asyncio.run(story()) == ["wake", "flush", "wake"]
 
 
-def pending() -> tuple[PendingProduce, list[list[ProducedTopic]]]:
-    answers: list[list[ProducedTopic]] = []
-    topic = ProducedTopic("t", bytes(16), [ProducedPartition(0, 0, 5), ProducedPartition(1, 0, 6)])
-    produce = PendingProduce([topic], answers.append, Deadlines(monotonic_ms))
-    produce.wait_for(0, 0)
-    produce.wait_for(0, 1)
+def pending() -> tuple[PendingProduce, list[list[ProducedPartition]]]:
+    answers: list[list[ProducedPartition]] = []
+    partitions = [ProducedPartition(0, 0, 5), ProducedPartition(1, 0, 6)]
+    produce = PendingProduce(partitions, answers.append, Deadlines(monotonic_ms))
+    produce.wait_for(0)
+    produce.wait_for(1)
     return produce, answers
 
 
 def test_a_produce_is_answered_when_its_last_partition_is_decided() -> None:
     produce, answers = pending()
-    produce.complete(0, 0, ErrorCode.NONE)
-    produce.complete(0, 0, ErrorCode.NONE)
+    produce.complete(0, ErrorCode.NONE)
+    produce.complete(0, ErrorCode.NONE)
     assert answers == []
-    produce.complete(0, 1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    assert [p.error for p in answers[0][0].partitions] == [0, 20]
-    produce.complete(0, 1, ErrorCode.NONE)
+    produce.complete(1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert [p.error for p in answers[0]] == [0, 20]
+    produce.complete(1, ErrorCode.NONE)
     assert len(answers) == 1
 
 
 def test_an_expired_produce_times_out_only_what_is_open() -> None:
     produce, answers = pending()
-    produce.complete(0, 1, ErrorCode.NONE)
+    produce.complete(1, ErrorCode.NONE)
     produce.expire()
-    assert [p.error for p in answers[0][0].partitions] == [7, 0]
+    assert [p.error for p in answers[0]] == [7, 0]
     assert produce.is_done
 
 

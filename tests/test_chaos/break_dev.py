@@ -7,8 +7,8 @@ import signal
 import sys
 import time
 
-from kvorum.launch.cluster_file import NodeEntry, read_cluster_file
-from kvorum.launch.control import request_restart, wait_restarted
+from kvorum.launch.cluster.cluster_file import NodeEntry, read_cluster_file
+from kvorum.launch.dev.control import request_restart, wait_restarted
 
 SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 START_TIMEOUT_MS = 20_000

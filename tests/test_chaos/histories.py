@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kvorum.chaos.experiment.history import HISTORY_VERSION, Commit, Event, Header, Poll, Send
+from kvorum.chaos.history import HISTORY_VERSION, Commit, Event, Header, Poll, Send
 
 TOPIC = "orders"
 
@@ -135,11 +135,12 @@ class HistoryBuilder:
         self.add("topics-1", type, function, topic=topic, latency_ms=1.0, **fields)
 
     def write(self, path: str) -> None:
-        """Write the history to a file."""
+        """Write the history to a file, with its events numbered anew."""
         header = Header(
             history=HISTORY_VERSION, run_id="r", system="kvorum 1", wall_start_ms=1_700_000_000_000
         )
-        lines = [msgspec.json.encode(item) + b"\n" for item in (header, *self.events)]
+        events = [msgspec.structs.replace(e, index=n) for n, e in enumerate(self.events)]
+        lines = [msgspec.json.encode(item) + b"\n" for item in (header, *events)]
         Path(path).write_bytes(b"".join(lines))
 
     def final(

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from kvorum.chaos.experiment.scenario import load_experiment
-from kvorum.chaos.experiment.shipped import Shipped, shipped
-from kvorum.chaos.live.processes import NotReached
-from kvorum.chaos.live.runner import RunResult, run
+from kvorum.chaos.experiment_file.experiment import load_experiment
+from kvorum.chaos.experiment_file.shipped import Shipped, shipped
+from kvorum.chaos.live.host.processes import NotReached
+from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.opening import choose_system
+from kvorum.chaos.report.report import RunResult
 
 from .warm_cluster import Shape, WarmCluster, shape_of
 

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from kvorum.chaos.experiment.history import FAULT_END, details_of, read_history
-from kvorum.chaos.experiment.steps import Action
+from kvorum.chaos.experiment_file.steps import Action
 from kvorum.chaos.faults import Reassign
+from kvorum.chaos.history import FAULT_END, details_of, read_history
 from kvorum.chaos.live import nemesis
-from kvorum.chaos.live.links import Link, Stream
-from kvorum.chaos.live.processes import free_ports, start_process, stop_process
+from kvorum.chaos.live.host.links import Link, ProxyStream
+from kvorum.chaos.live.host.processes import free_ports, start_process, stop_process
+from kvorum.chaos.live.host.toxiproxy import Toxic
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.attached import AttachedSystem, SharedToxiproxy, attached_plan
 from kvorum.chaos.live.systems.attached_file import parse_attached_file
-from kvorum.chaos.live.systems.dead_man import HEARTBEAT, LOG, CommandFailed
-from kvorum.chaos.live.toxiproxy import Toxic
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.live.systems.dead_man import HEARTBEAT, LOG, NodeCommandFailed
 from kvorum.runtime.errors import ConfigError, KvorumError
 from tests.polling import eventually
 
@@ -226,7 +226,7 @@ def test_a_node_that_cannot_be_brought_back_is_told_and_left_to_the_timer(dev, t
     admin = AdminClient({"bootstrap.servers": dev.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("chaos-orders", 1, 1)])["chaos-orders"].result(10)
     system.kill("broker-102")
-    with pytest.raises(CommandFailed, match="ended with 1"):
+    with pytest.raises(NodeCommandFailed, match="ended with 1"):
         system.restart("broker-102")
     with pytest.raises(KvorumError, match=r"broker-102 is down, and max_nodes_down is 1"):
         system.kill("broker-101")
@@ -276,7 +276,7 @@ def test_a_shared_toxiproxy_is_reset_for_the_proxies_of_the_run_alone(tmp_path):
         shared.claim(("own",))
         for link in (own, other):
             toxic = Toxic(
-                name="t", kind="timeout", stream=Stream.UPSTREAM, attributes={"timeout": 0}
+                name="t", kind="timeout", stream=ProxyStream.UPSTREAM, attributes={"timeout": 0}
             )
             shared.add_toxic(link, toxic)
         shared.set_enabled(own, enabled=False)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment_file.experiment import parse_experiment
 from kvorum.chaos.live.systems.attached import attached_plan
 from kvorum.chaos.live.systems.attached_file import parse_attached_file
 from kvorum.chaos.live.systems.dead_man import (
-    CommandFailed,
+    DeadManWatch,
     Journal,
-    Turn,
-    Watch,
+    NodeCommandFailed,
+    WatchStep,
     heal,
     read_journal,
     run_command,
@@ -22,7 +22,7 @@ from kvorum.chaos.live.systems.opening import (
     configuration_for,
 )
 from kvorum.chaos.live.systems.protocol import Capability
-from kvorum.chaos.targets import ClusterView
+from kvorum.chaos.targets import TargetView
 from kvorum.runtime.errors import ConfigError
 
 GOOD = """\
@@ -94,8 +94,8 @@ def test_a_capability_needs_its_commands_on_every_node():
 def test_a_node_with_both_roles_is_one_node():
     file = parse(GOOD)
     assert (file.controllers, file.brokers) == (("controller-1", "broker-2"), ("broker-2",))
-    view = ClusterView(controllers=file.controllers, brokers=file.brokers)
-    assert view.nodes() == ("controller-1", "broker-2")
+    view = TargetView(controllers=file.controllers, brokers=file.brokers)
+    assert view.every_node() == ("controller-1", "broker-2")
 
 
 def test_links_have_the_proxies_of_the_server():
@@ -177,13 +177,13 @@ def test_an_experiment_that_does_not_fit_the_running_cluster_is_refused(tmp_path
 
 
 def test_the_timer_heals_when_the_heartbeat_stands_still_and_ends_when_it_is_gone():
-    watch = Watch(heal_after_ms=1_000)
-    assert watch.turn("0", 5_000) is Turn.WAIT
-    assert watch.turn("0", 5_999) is Turn.WAIT
-    assert watch.turn("1", 6_500) is Turn.WAIT
-    assert watch.turn("1", 7_499) is Turn.WAIT
-    assert watch.turn("1", 7_500) is Turn.HEAL
-    assert watch.turn(None, 7_500) is Turn.END
+    watch = DeadManWatch(heal_after_ms=1_000)
+    assert watch.turn("0", 5_000) is WatchStep.WAIT
+    assert watch.turn("0", 5_999) is WatchStep.WAIT
+    assert watch.turn("1", 6_500) is WatchStep.WAIT
+    assert watch.turn("1", 7_499) is WatchStep.WAIT
+    assert watch.turn("1", 7_500) is WatchStep.HEAL
+    assert watch.turn(None, 7_500) is WatchStep.END
 
 
 def test_the_journal_survives_and_a_command_that_fails_is_told(tmp_path):
@@ -210,5 +210,5 @@ def test_the_journal_survives_and_a_command_that_fails_is_told(tmp_path):
     ],
 )
 def test_a_command_that_does_not_end_with_0_is_an_error(command, message):
-    with pytest.raises(CommandFailed, match=message):
+    with pytest.raises(NodeCommandFailed, match=message):
         run_command(command, timeout_ms=100)

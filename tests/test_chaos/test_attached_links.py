@@ -7,9 +7,9 @@ import json
 import pytest
 
 from kvorum import Cluster
-from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, details_of, read_history
-from kvorum.chaos.live.links import Stream
-from kvorum.chaos.live.toxiproxy import Toxic
+from kvorum.chaos.history import FAULT_BEGIN, FAULT_END, details_of, read_history
+from kvorum.chaos.live.host.links import ProxyStream
+from kvorum.chaos.live.host.toxiproxy import Toxic
 from tests.test_chaos.attached_cluster import chaos_run, topics, toxics
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
@@ -47,7 +47,9 @@ def test_a_run_cuts_slows_and_moves_and_leaves_neither_toxic_nor_topic(cluster, 
 
 def test_a_proxy_that_has_a_toxic_already_is_refused_and_keeps_it(cluster, tmp_path):
     toxiproxy, link = cluster._injecting()._toxiproxy, cluster._running().plan.links[0]
-    toxic = Toxic(name="theirs", kind="latency", stream=Stream.UPSTREAM, attributes={"latency": 1})
+    toxic = Toxic(
+        name="theirs", kind="latency", stream=ProxyStream.UPSTREAM, attributes={"latency": 1}
+    )
     toxiproxy.add_toxic(link, toxic)
     try:
         done = chaos_run(tmp_path, cluster)

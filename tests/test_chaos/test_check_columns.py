@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvorum.chaos.experiment.checks.columns import BLOCK, Spool, blocks_of, narrow
-from kvorum.chaos.experiment.checks.evidence import PartitionEvidence, is_in
-from kvorum.chaos.experiment.checks.gather import Gathered
-from kvorum.chaos.experiment.history import Event, Poll
+from kvorum.chaos.checks.columns import BLOCK, Spool, blocks_of, narrow
+from kvorum.chaos.checks.evidence import PartitionEvidence, is_in
+from kvorum.chaos.checks.gather import Gathered
+from kvorum.chaos.history import Event, Poll
 
 BIG = 1 << 40
 

@@ -2,29 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.checks import (
+from kvorum.chaos.checks import (
     CHECKS,
-    Rules,
+    CheckRules,
     linearizability,
     run_checks,
     run_checks_of,
 )
-from kvorum.chaos.experiment.checks.columns import Spool
-from kvorum.chaos.experiment.checks.model import CheckResult
-from kvorum.chaos.experiment.history import Commit, Send
+from kvorum.chaos.checks.columns import Spool
+from kvorum.chaos.checks.results import CheckResult
+from kvorum.chaos.history import Commit, Send
 
 from .bad_histories import ALSO_BROKEN, BAD_HISTORIES
 from .histories import TOPIC, HistoryBuilder, full_history, good_history
 
-RULES = Rules(realtime_lag_max_ms=1000)
+RULES = CheckRules(realtime_lag_max_ms=1000)
 
 
-def outcome(history: HistoryBuilder, check: str, rules: Rules | None = None) -> CheckResult:
+def outcome(history: HistoryBuilder, check: str, rules: CheckRules | None = None) -> CheckResult:
     results = run_checks_of(history.events, rules)
     return next(result for result in results if result.check == check)
 
 
-def broken(history: HistoryBuilder, rules: Rules | None = None) -> set[str]:
+def broken(history: HistoryBuilder, rules: CheckRules | None = None) -> set[str]:
     return {result.check for result in run_checks_of(history.events, rules) if result.count}
 
 
@@ -227,7 +227,7 @@ def test_compacted_topic_must_keep_the_newest_record_of_a_key_only():
         history.add("p", "ok", "send", ops=(Send(TOPIC, 0, value, value, key),), latency_ms=1.0)
     history.consumed(0, [(0, 0), (1, 1), (3, 3)])
     history.consumed(0, [(4, 4)])
-    compacted = Rules(compacted_topics=frozenset({TOPIC}))
+    compacted = CheckRules(compacted_topics=frozenset({TOPIC}))
     history.final(0, [(3, 3), (4, 4)])
     assert broken(history, compacted) == set()
     assert broken(history) == {"lost-write", "int-poll-skip", "unseen"}
@@ -239,7 +239,7 @@ def test_compacted_topic_without_the_newest_record_of_a_key_lost_it():
         history.add("p", "invoke", "send", ops=(Send(TOPIC, 0, value, key=key),))
         history.add("p", "ok", "send", ops=(Send(TOPIC, 0, value, value, key),), latency_ms=1.0)
     history.final(0, [(0, 0), (2, 2)])
-    compacted = Rules(compacted_topics=frozenset({TOPIC}))
+    compacted = CheckRules(compacted_topics=frozenset({TOPIC}))
     assert [f.value for f in outcome(history, "lost-write", compacted).findings] == [1]
 
 
@@ -249,7 +249,7 @@ def test_a_compacted_topic_to_which_nothing_was_written_for_sure_has_lost_nothin
     history.add("p", "invoke", "send", ops=(Send(TOPIC, 0, 0, key="a"),))
     history.add("p", "info", "send", ops=(Send(TOPIC, 0, 0, key="a"),))
     history.final(0, [])
-    compacted = Rules(compacted_topics=frozenset({TOPIC}))
+    compacted = CheckRules(compacted_topics=frozenset({TOPIC}))
     assert broken(history, compacted) == set()
 
 
@@ -259,7 +259,7 @@ def test_records_below_the_start_of_a_trimmed_log_are_not_lost():
         history.written(0, value, value)
     history.consumed(0, [(0, 0), (2, 2)])
     history.final(0, [(2, 2)], start_offset=2)
-    assert broken(history, Rules(trimmed_topics=frozenset({TOPIC}))) == set()
+    assert broken(history, CheckRules(trimmed_topics=frozenset({TOPIC}))) == set()
     assert broken(history) == {"lost-write", "int-poll-skip", "unseen"}
 
 

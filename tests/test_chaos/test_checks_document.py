@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.chaos.experiment.checks import CHECKS
+from kvorum.chaos.checks import CHECKS
 from tests.tree import ROOT
 
 from .bad_histories import BAD_HISTORIES

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.checks.linearizability import NEVER, Call, is_linearizable
-from kvorum.chaos.experiment.checks.topics import (
+from kvorum.chaos.checks.linearizability import NEVER, TimedCall, is_linearizable
+from kvorum.chaos.checks.topics import (
     CREATE,
     DELETE,
     IS_ABSENT,
@@ -30,21 +30,23 @@ HISTORIES = 600
 BUILD_TIMEOUT_S = 100
 
 
-def call(operation: str, invoked: float, returned: float = NEVER) -> Call[str]:
-    return Call(operation=operation, invoked=invoked, returned=returned, is_read=operation in READS)
+def call(operation: str, invoked: float, returned: float = NEVER) -> TimedCall[str]:
+    return TimedCall(
+        operation=operation, invoked=invoked, returned=returned, is_read=operation in READS
+    )
 
 
-def judged(*calls: Call[str]) -> bool:
+def judged(*calls: TimedCall[str]) -> bool:
     return is_linearizable(calls, (False,), step)
 
 
-def random_history(rng: random.Random, size_max: int) -> list[Call[str]]:
+def random_history(rng: random.Random, size_max: int) -> list[TimedCall[str]]:
     """Mostly linearizable: the answers are those of a register at a moment within each operation,
     and some are others."""
     size = rng.randint(1, size_max)
     spans = [sorted(rng.sample(range(4 * size), 2)) for _ in range(size)]
     moments = sorted((rng.uniform(*span), span) for span in spans)
-    history: list[Call[str]] = []
+    history: list[TimedCall[str]] = []
     is_present = False
     for _, (invoked, returned) in moments:
         operation = rng.choice([o for o in OPERATIONS if step(is_present, o)])
@@ -59,7 +61,7 @@ def random_history(rng: random.Random, size_max: int) -> list[Call[str]]:
     return history
 
 
-def by_all_orders(calls: Sequence[Call[str]]) -> bool:
+def by_all_orders(calls: Sequence[TimedCall[str]]) -> bool:
     """The definition: a permutation in real-time order that the register allows."""
     certain = [item for item in calls if item.returned < NEVER]
     unknown = [item for item in calls if item.returned == NEVER]
@@ -71,7 +73,7 @@ def by_all_orders(calls: Sequence[Call[str]]) -> bool:
     return False
 
 
-def _respects_time(order: Sequence[Call[str]]) -> bool:
+def _respects_time(order: Sequence[TimedCall[str]]) -> bool:
     return all(
         later.returned >= earlier.invoked
         for place, earlier in enumerate(order)
@@ -79,7 +81,7 @@ def _respects_time(order: Sequence[Call[str]]) -> bool:
     )
 
 
-def _is_allowed(order: Sequence[Call[str]]) -> bool:
+def _is_allowed(order: Sequence[TimedCall[str]]) -> bool:
     is_present = False
     for item in order:
         states = step(is_present, item.operation)

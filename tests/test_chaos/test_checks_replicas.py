@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.checks.replicas import divergent_replicas
+from kvorum.chaos.checks.replicas import divergent_replicas
 from kvorum.runtime.disk import OsDisk
-from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     write_offsets,
     write_partition_metadata,
 )
+from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
 
 DISK = OsDisk()

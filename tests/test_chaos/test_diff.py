@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.diff import Difference, diff_runs
-from kvorum.chaos.experiment.report import write_report
+from kvorum.chaos.report.diff import RunDifference, diff_runs
+from kvorum.chaos.report.report import write_report
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 from .histories import HistoryBuilder, pipelined
@@ -40,7 +40,7 @@ def a_run(
     return str(folder)
 
 
-def figure(difference: Difference, words: str):
+def figure(difference: RunDifference, words: str):
     (found,) = (item for item in difference.figures if item.words == words)
     return found
 

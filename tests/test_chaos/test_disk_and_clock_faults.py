@@ -7,9 +7,12 @@ import random
 
 import pytest
 
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.history import FAULT_END, HistoryWriter, details_of, read_history
-from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
+from kvorum.chaos.experiment_file.faults import build_fault
+from kvorum.chaos.experiment_file.possible_targets import (
+    PossibleTargets,
+    impossible_targets,
+    node_names,
+)
 from kvorum.chaos.faults import (
     FailDisk,
     FillDisk,
@@ -19,19 +22,20 @@ from kvorum.chaos.faults import (
     SlowDisk,
     StepClock,
 )
-from kvorum.chaos.live import conditions
-from kvorum.chaos.live.conditions import conditions_of
-from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.history import FAULT_END, HistoryWriter, details_of, read_history
+from kvorum.chaos.live.faults import conditions
+from kvorum.chaos.live.faults.conditions import conditions_of
+from kvorum.chaos.live.faults.injector import Injector
 from kvorum.chaos.live.systems.boards import NodeBoards
 from kvorum.chaos.live.systems.capabilities import (
     KVORUM_CAPABILITIES,
     OF_FAULT_BOARDS,
-    lacking,
     needs_of,
 )
+from kvorum.chaos.live.systems.limits import lacking
 from kvorum.chaos.live.systems.opening import SystemChoice
 from kvorum.chaos.live.systems.protocol import DEAD, RUNNING, Capability, Node
-from kvorum.chaos.targets import ClusterView, UnresolvableTarget, parse_target
+from kvorum.chaos.targets import TargetView, UnresolvableTarget, parse_target
 from kvorum.runtime.fault_board import HEALTHY, Conditions, FaultBoard, Hits, Word
 
 BROKER = parse_target("broker-101")
@@ -97,8 +101,8 @@ class BoardedSystem:
             for name in self.fault_boards
         ]
 
-    def view(self) -> ClusterView:
-        return ClusterView(
+    def view(self) -> TargetView:
+        return TargetView(
             controllers=("controller-1",),
             brokers=("broker-101", "broker-102"),
             killed=self.killed.union(self.died_unasked()),
@@ -317,10 +321,12 @@ def test_a_machine_without_the_means_says_why():
 
 
 def test_targets_that_cannot_be_are_refused_when_the_file_is_read():
-    reach = Reach(nodes=node_names(1, 1), topic="orders", partitions=1, replication_factor=1)
+    possible = PossibleTargets(
+        nodes=node_names(1, 1), topic="orders", partitions=1, replication_factor=1
+    )
     for target, words in (("clients", "clients are no node"), ("broker-105", "no node is named")):
         slow = SlowDisk(target=parse_target(target), sync_delay_ms=1, duration_ms=1)
-        (problem,) = impossible_targets(slow, reach)
+        (problem,) = impossible_targets(slow, possible)
         assert words in problem.message
 
 

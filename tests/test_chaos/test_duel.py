@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.scenario import load_experiment
+from kvorum.chaos.experiment_file.experiment import load_experiment
 from kvorum.chaos.live import duel as duels
-from kvorum.chaos.live.runner import finish
+from kvorum.chaos.report.report import write_report
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 
@@ -37,7 +37,7 @@ def runs(monkeypatch):
         died = ["broker-101"] if is_worse else []
         versions = {"name": system, "version": "1"}
         write_run(Path(output_dir), good_history(), system=versions, died_unasked=died)
-        return finish(output_dir)
+        return write_report(output_dir)
 
     monkeypatch.setattr(duels, "run", run)
     monkeypatch.setattr(duels, "choose_system", lambda text, **_: text)
@@ -108,7 +108,7 @@ def test_diff_prints_the_figures_and_names_the_page(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         write_run(tmp_path / name, good_history())
-        finish(str(tmp_path / name))
+        write_report(str(tmp_path / name))
     page = tmp_path / "diff.html"
     code, out, err = kvorum("chaos", "diff", tmp_path / "a", tmp_path / "b", "--out", page)
     assert (code, err) == (0, "") and page.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import edn_format
 from edn_format import Keyword
 
-from kvorum.chaos.experiment.edn import edn_lines, write_edn
+from kvorum.chaos.report.edn import edn_lines, write_edn
 
 from .histories import HistoryBuilder, full_history
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from kvorum import Cluster
-from kvorum.chaos.experiment.history import FAULT_BEGIN, HistoryWriter, details_of, read_history
 from kvorum.chaos.faults import ElectPreferredLeaders
-from kvorum.chaos.live import administration
-from kvorum.chaos.live.administration import away_from_preferred, elect_preferred
-from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.history import FAULT_BEGIN, HistoryWriter, details_of, read_history
+from kvorum.chaos.live.faults import administration
+from kvorum.chaos.live.faults.administration import away_from_preferred, elect_preferred
+from kvorum.chaos.live.faults.injector import Injector
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.protocol import RUNNING, Capability, Node
-from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget
+from kvorum.chaos.targets import PartitionView, TargetView, UnresolvableTarget
 from kvorum.runtime.errors import ErrorCode
 
 FIRST, SECOND = "broker-101", "broker-102"
@@ -25,8 +25,8 @@ def partition(leader: str | None, *isr: str) -> PartitionView:
     return PartitionView(leader=leader, replicas=(FIRST, SECOND), isr=isr)
 
 
-def view_of(**partitions: PartitionView) -> ClusterView:
-    return ClusterView(
+def view_of(**partitions: PartitionView) -> TargetView:
+    return TargetView(
         controllers=("controller-1",),
         brokers=(FIRST, SECOND),
         partitions={(topic, 0): view for topic, view in partitions.items()},
@@ -60,7 +60,7 @@ class System:
         ]  # fmt: skip
 
 
-def injector_of(view: ClusterView, path: str) -> Injector:
+def injector_of(view: TargetView, path: str) -> Injector:
     history = HistoryWriter(path, run_id="1", system="kvorum")
     return Injector(
         system=System(), toxiproxy=None, history=history, view=lambda: view, rng=random.Random(1)

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from kvorum import chaos
-from kvorum.chaos.experiment.keys import PROMISE_KEYS
-from kvorum.chaos.experiment.promises import PROMISES
-from kvorum.chaos.experiment.reference import TABLES, with_tables
-from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
-from kvorum.chaos.experiment.schema import schema, schema_text
-from kvorum.chaos.experiment.shipped import find_experiment, planned_ms, shipped
-from kvorum.chaos.experiment.stated_promises import Promises
+from kvorum.chaos.experiment_file.experiment import load_experiment, parse_experiment
+from kvorum.chaos.experiment_file.keys import PROMISE_KEYS
+from kvorum.chaos.experiment_file.reference import TABLES, with_tables
+from kvorum.chaos.experiment_file.schema import schema, schema_text
+from kvorum.chaos.experiment_file.shipped import find_experiment, planned_ms, shipped
+from kvorum.chaos.experiment_file.stated_promises import Promises
 from kvorum.chaos.faults import LIVE_FAULTS
+from kvorum.chaos.outages.promises import PROMISES
 from kvorum.cli.chaos import chaos as chaos_commands
 from kvorum.runtime.errors import ConfigError
 
@@ -45,8 +45,8 @@ def is_accepted(text: str) -> bool:
 
 def test_the_schema_is_a_schema_and_the_committed_copy_is_current():
     Draft202012Validator.check_schema(schema())
-    assert (PACKAGE / "experiment" / "schema.json").read_text() == schema_text(), (
-        "run: kvorum chaos schema > chaos/experiment/schema.json"
+    assert (PACKAGE / "experiment_file" / "schema.json").read_text() == schema_text(), (
+        "run: kvorum chaos schema > kvorum/chaos/experiment_file/schema.json"
     )
     assert run_command("schema").output == schema_text()
 
@@ -136,7 +136,7 @@ def test_the_schema_and_the_parser_agree_on_a_version(version):
 def test_the_tables_of_the_reference_are_made_from_the_code():
     text = DOCUMENT.read_text()
     assert text == with_tables(text), (
-        "run: python -m kvorum.chaos.experiment.reference docs/experiments.md"
+        "run: python -m kvorum.chaos.experiment_file.reference docs/experiments.md"
     )
     for name in TABLES:
         assert f"<!-- table: {name} -->" in text

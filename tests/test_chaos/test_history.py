@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.checks import run_checks
+from kvorum.chaos.history import (
     Commit,
     HistoryWriter,
     Poll,
@@ -12,7 +15,7 @@ from kvorum.chaos.experiment.history import (
     read_header,
     read_history,
 )
-from kvorum.chaos.workloads.records import decode, encode
+from kvorum.chaos.workloads.record_values import decode, encode
 from kvorum.runtime.errors import CorruptData
 
 
@@ -31,6 +34,7 @@ def test_history_reads_back_what_was_written(tmp_path):
         history.append(
             process="producer-1", type="ok", f="send", ops=(done,), invoked_ms=invoked_ms
         )
+        history.append(process="copier-1", type="invoke", f="transaction", ops=(done,))
         history.append(
             process="copier-1",
             type="ok",
@@ -49,17 +53,17 @@ def test_history_reads_back_what_was_written(tmp_path):
     header = read_header(path)
     assert (header.history, header.run_id, header.system) == (2, "r1", "kvorum 1.0")
     events = list(read_history(path))
-    assert [event.index for event in events] == [0, 1, 2, 3, 4]
+    assert [event.index for event in events] == list(range(6))
     assert [event.time_ms for event in events] == sorted(event.time_ms for event in events)
     assert (events[0].type, events[0].time_ms) == ("invoke", invoked_ms)
     assert events[0].ops == (Send("orders", 0, 7),)
     assert events[1].ops == (done,)
     assert events[1].invoked_ms == pytest.approx(invoked_ms)
-    assert events[2].ops == (poll, done, commit)
-    assert (events[2].transaction, events[2].group, events[2].generation) == ("copy-1", "g", 3)
+    assert events[3].ops == (poll, done, commit)
+    assert (events[3].transaction, events[3].group, events[3].generation) == ("copy-1", "g", 3)
     assert list(poll.records()) == [(7, 41), (8, 43)]
-    assert events[3].partitions == (("orders", 2),)
-    assert events[4].details == {"id": 0, "n": 'a"b'}
+    assert events[4].partitions == (("orders", 2),)
+    assert events[5].details == {"id": 0, "n": 'a"b'}
 
 
 def test_half_a_last_line_is_left_out(tmp_path):
@@ -97,6 +101,49 @@ def test_damaged_line_is_reported_with_its_place(tmp_path, line):
     with pytest.raises(CorruptData) as damaged:
         list(read_history(str(path)))
     assert damaged.value.position == size
+
+
+def lines_of_a_run(path: Path) -> list[bytes]:
+    """A history's header, and two sends, a commit and a fault, each with its begin and its end."""
+    fault = {"id": 4}
+    with HistoryWriter(str(path)) as history:
+        for value in (0, 1):
+            done = {"ops": (Send("orders", 0, value, value),), "invoked_ms": send(history, value)}
+            history.append(process="producer-1", type="ok", f="send", **done)
+        ops = (Commit("orders", 0, 1),)
+        begun_ms = history.append(process="member-1", type="invoke", f="commit", ops=ops)
+        history.append(process="member-1", type="info", f="commit", ops=ops, invoked_ms=begun_ms)
+        history.append(process="nemesis", type="info", f="fault-begin", details=fault)
+        history.append(process="nemesis", type="info", f="fault-end", details=fault)
+        # A member's assignment states how long it took, and nobody invoked it.
+        history.append(process="member-1", type="ok", f="assign", group="g", invoked_ms=begun_ms)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("gone", "is_renumbered", "reason"),
+    [
+        (3, False, "at line 4: event 3 follows where event 2 belongs"),
+        (1, True, "at line 2: event 0, ok of a send, has no invocation"),
+        (3, True, "at line 4: event 2, ok of a send, has no invocation"),
+        (5, True, "at line 6: event 4, info of a commit, has no invocation"),
+        (7, True, "at line 8: event 6, the end of a fault, has no fault-begin"),
+    ],
+)
+def test_a_history_with_a_missing_line_is_damaged_at_that_place(
+    tmp_path, gone, is_renumbered, reason
+):
+    path = tmp_path / "history.jsonl"
+    lines = lines_of_a_run(path)
+    assert len(list(read_history(str(path)))) == len(lines) - 1
+    del lines[gone]
+    if is_renumbered:
+        events = [json.loads(line) for line in lines[1:]]
+        lines[1:] = [json.dumps({**e, "index": n}).encode() + b"\n" for n, e in enumerate(events)]
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(CorruptData, match=f"the history is damaged {reason}") as damaged:
+        run_checks(str(path))
+    assert damaged.value.position == len(b"".join(lines[:gone]))
 
 
 def test_what_was_written_a_second_ago_survives_a_killed_run(tmp_path, monkeypatch):

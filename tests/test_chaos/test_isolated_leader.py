@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.live import processes
-from kvorum.chaos.live.links import link_count, plan_links
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.live.host import processes
+from kvorum.chaos.live.host.links import link_count, plan_links
+from kvorum.chaos.live.host.toxiproxy import Toxic
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
-from kvorum.chaos.live.toxiproxy import Toxic
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
 from kvorum.chaos.targets import CLIENTS
 from tests.polling import eventually
 

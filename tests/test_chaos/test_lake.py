@@ -10,19 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvorum.chaos.experiment.history import Commit, read_history
-from kvorum.chaos.experiment.milestones import (
-    METADATA_LOG,
-    MILESTONES_FILE,
-    OBSERVER_EVENTS,
-    Milestone,
-    Source,
-    milestones_in,
-    write_milestones,
-)
-from kvorum.chaos.experiment.observations import PartitionSeen, QuorumSeen
-from kvorum.chaos.experiment.report import write_report
-from kvorum.chaos.experiment.timeline import build_timeline
+from kvorum.chaos.history import Commit, read_history
 from kvorum.chaos.lake import parts
 from kvorum.chaos.lake.add import add, compact
 from kvorum.chaos.lake.store import COMPACTED, Lake
@@ -37,6 +25,18 @@ from kvorum.chaos.lake.tables import (
     arrow_schema,
     document,
 )
+from kvorum.chaos.outages.milestones import (
+    METADATA_LOG,
+    MILESTONES_FILE,
+    OBSERVER_EVENTS,
+    Milestone,
+    MilestoneSource,
+    milestones_in,
+    write_milestones,
+)
+from kvorum.chaos.outages.observations import PartitionSeen, QuorumSeen
+from kvorum.chaos.outages.timeline import build_timeline
+from kvorum.chaos.report.report import write_report
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.export_schema import Table
 from kvorum.metadata.inspect.history import MetadataHistory
@@ -114,12 +114,13 @@ def test_a_record_of_a_send_or_a_poll_is_a_row_and_any_other_event_is_one(tmp_pa
 def test_a_commit_is_one_row_whatever_it_commits(tmp_path):
     history = HistoryBuilder()
     ops = (Commit("orders", 0, 5), Commit("orders", 1, 6))
+    history.add("g-0.1", "invoke", "commit", ops=ops, group="g", generation=3)
     history.add("g-0.1", "ok", "commit", ops=ops, group="g", generation=3)
     (tmp_path / "run").mkdir()
     write_run(tmp_path / "run", history)
     lake = Lake(str(tmp_path / "lake"))
     add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
-    (row,) = rows_of(lake, HISTORY)
+    _, row = rows_of(lake, HISTORY)
     assert (row["f"], row["operation"], row["group"], row["generation"]) == ("commit", None, "g", 3)
 
 
@@ -142,7 +143,7 @@ def added_with(tmp_path: Path, first_wall_ms: float, logged: list[Milestone]) ->
     run = tmp_path / "run"
     run.mkdir()
     write_run(run, run_history())
-    source = Source(milestones=1, source=METADATA_LOG, first_wall_ms=first_wall_ms)
+    source = MilestoneSource(milestones=1, source=METADATA_LOG, first_wall_ms=first_wall_ms)
     write_milestones(str(run / MILESTONES_FILE), source, logged)
     lake = Lake(str(tmp_path / "lake"))
     add(lake, str(run), wall_ms=NOW_MS)

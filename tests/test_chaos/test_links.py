@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kvorum.chaos.live.links import Stream, link_count, plan_links
+from kvorum.chaos.live.host.links import ProxyStream, link_count, plan_links
 
 
 def plan(controllers=3, brokers=3):
@@ -49,8 +49,8 @@ def test_document_sends_every_connection_through_a_proxy():
 def test_one_way_concerns_bytes_of_both_sides_connections():
     streams = plan().streams("controller-1", "controller-2")
     assert {(link.name, stream) for link, stream in streams} == {
-        ("controller-1.controller-2", Stream.UPSTREAM),
-        ("controller-2.controller-1", Stream.DOWNSTREAM),
+        ("controller-1.controller-2", ProxyStream.UPSTREAM),
+        ("controller-2.controller-1", ProxyStream.DOWNSTREAM),
     }
 
 
@@ -58,8 +58,8 @@ def test_link_that_only_one_side_opens_has_one_proxy():
     made = plan()
     to_broker = made.streams("controller-1", "broker-101")
     assert [(link.name, stream) for link, stream in to_broker] == [
-        ("broker-101.controller-1", Stream.DOWNSTREAM)
+        ("broker-101.controller-1", ProxyStream.DOWNSTREAM)
     ]
     both = made.streams("clients", "broker-101", both_ways=True)
-    assert {stream for _, stream in both} == {Stream.UPSTREAM, Stream.DOWNSTREAM}
+    assert {stream for _, stream in both} == {ProxyStream.UPSTREAM, ProxyStream.DOWNSTREAM}
     assert made.streams("clients", "controller-1") == []

@@ -14,21 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
-from kvorum.chaos.experiment.observations import (
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.history import FAULT_BEGIN, details_of, read_history
+from kvorum.chaos.live.endings import UNENDED
+from kvorum.chaos.live.host import processes
+from kvorum.chaos.live.host.links import link_count, plan_links
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.live.runner import run
+from kvorum.chaos.live.systems.kvorum import KvorumSystem
+from kvorum.chaos.outages.observations import (
     PartitionSeen,
     QuorumSeen,
     Unanswered,
     read_observation,
 )
-from kvorum.chaos.experiment.replay import read_earlier_run
-from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.live import processes
-from kvorum.chaos.live.endings import UNENDED
-from kvorum.chaos.live.links import link_count, plan_links
-from kvorum.chaos.live.runner import finish, run
-from kvorum.chaos.live.systems.kvorum import KvorumSystem
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
+from kvorum.chaos.report.replay import read_earlier_run
+from kvorum.chaos.report.report import write_report
 from kvorum.cli.common import EXIT_VERDICT_FAILED
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
@@ -239,7 +240,7 @@ def test_a_run_whose_runner_was_killed_is_judged_inconclusive(tmp_path):
         runner.kill()
         runner.wait()
     eventually(lambda: not is_anything_left(run_dir), "every process is gone")
-    result = finish(str(run_dir))
+    result = write_report(str(run_dir))
     assert result.verdict == "inconclusive"
     assert f"the run ended early: {UNENDED}" in result.reasons
     assert read_earlier_run(str(run_dir)).system == "kvorum"

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from kvorum.chaos.experiment.milestones import (
+from kvorum.chaos.outages.milestones import (
     Milestone,
+    MilestoneSource,
     SeenMilestones,
-    Source,
     milestones_in,
     milestones_of,
     read_milestones,
     write_milestones,
 )
-from kvorum.chaos.experiment.observations import PartitionSeen, QuorumSeen
+from kvorum.chaos.outages.observations import PartitionSeen, QuorumSeen
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import MetadataHistory
 from kvorum.runtime.errors import CorruptData
@@ -145,4 +145,4 @@ def test_a_damaged_file_is_one_sentence_with_its_line_and_the_way_out(tmp_path, 
     with pytest.raises(CorruptData, match=words) as caught:
         read_milestones(str(path))
     assert "delete" in str(caught.value)
-    assert Source(milestones=1, source="s").first_wall_ms == 0
+    assert MilestoneSource(milestones=1, source="s").first_wall_ms == 0

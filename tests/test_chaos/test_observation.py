@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from kvorum.chaos.experiment.checks import run_checks_of
-from kvorum.chaos.experiment.history import HistoryWriter, read_history
-from kvorum.chaos.experiment.observations import (
+from kvorum.chaos.checks import run_checks_of
+from kvorum.chaos.history import HistoryWriter, read_history
+from kvorum.chaos.live.observation.changes import HIGH_WATERMARK_MS, Changes
+from kvorum.chaos.live.observation.nodes import views_of
+from kvorum.chaos.live.observation.observer import Observer
+from kvorum.chaos.live.observation.views import MetadataView, ObservedNode, QuorumView
+from kvorum.chaos.live.systems.protocol import Node as SystemNode
+from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
+from kvorum.chaos.outages.observations import (
     PartitionSeen,
     QuorumSeen,
     Unanswered,
     read_observation,
 )
-from kvorum.chaos.live.observation.changes import HIGH_WATERMARK_MS, Changes
-from kvorum.chaos.live.observation.nodes import views_of
-from kvorum.chaos.live.observation.observer import Observer
-from kvorum.chaos.live.observation.views import BrokerView, QuorumView, View
-from kvorum.chaos.live.systems.protocol import Node as SystemNode
-from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
-from kvorum.runtime.errors import WireError
 from kvorum.wire.kio_codec import encode_response
 from tests.polling import eventually
 
@@ -89,11 +88,13 @@ class Node:
         self._listener.close()
 
 
-def broker_view(node: Node) -> BrokerView:
-    return BrokerView(node="broker-101", address=node.address, topics=["orders"], timeout_ms=5_000)
+def broker_view(node: Node) -> MetadataView:
+    return MetadataView(
+        node="broker-101", address=node.address, topics=["orders"], timeout_ms=5_000
+    )
 
 
-def looked(view: View) -> list[object]:
+def looked(view: ObservedNode) -> list[object]:
     """The views of one look; the connection is closed afterwards."""
     with closing(view):
         return list(view.observe())
@@ -129,7 +130,7 @@ def test_a_broker_that_closes_a_new_connection_does_not_answer():
 
 @pytest.mark.parametrize("answer", [b"", b"\x01", b"\x00" * 3])
 def test_an_answer_that_is_none_is_an_error(answer):
-    with Node(lambda _: answer) as node, pytest.raises(WireError):
+    with Node(lambda _: answer) as node, pytest.raises(ConnectionError, match="metadata"):
         looked(broker_view(node))
 
 
@@ -179,9 +180,9 @@ class Nodes:
 @pytest.mark.parametrize(
     ("system", "witnesses", "expected"),
     [
-        ("kvorum", ["c-1"], [("KvorumControllerView", "c-1"), ("BrokerView", "b-1")]),
-        ("kafka", ["c-1"], [("QuorumView", "c-1"), ("BrokerView", "b-1")]),
-        ("attached", ["b-1"], [("BrokerView", "b-1"), ("QuorumView", "b-1")]),
+        ("kvorum", ["c-1"], [("KvorumControllerView", "c-1"), ("MetadataView", "b-1")]),
+        ("kafka", ["c-1"], [("QuorumView", "c-1"), ("MetadataView", "b-1")]),
+        ("attached", ["b-1"], [("MetadataView", "b-1"), ("QuorumView", "b-1")]),
     ],
 )
 def test_every_node_is_asked_on_its_own(system, witnesses, expected):

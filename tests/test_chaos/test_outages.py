@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.history import Poll
-from kvorum.chaos.experiment.milestones import Milestone, Source
-from kvorum.chaos.experiment.outages import Outage, longest_silence_ms, outages_of, unowned
-from kvorum.chaos.experiment.timeline import build_timeline
+from kvorum.chaos.history import Poll
+from kvorum.chaos.outages.milestones import Milestone, MilestoneSource
+from kvorum.chaos.outages.outages import Outage, longest_silence_ms, outages_of, unowned
+from kvorum.chaos.outages.timeline import build_timeline
 
 from .histories import TOPIC, HistoryBuilder, pipelined
 
@@ -23,7 +23,7 @@ def outages(
     for number, (name, begin_ms, ended_ms) in enumerate(faults):
         history.fault(number, begin_ms, ended_ms, name=name)
     history.events.sort(key=lambda event: event.time_ms)
-    source = Source(milestones=1, source="a test")
+    source = MilestoneSource(milestones=1, source="a test")
     return outages_of(build_timeline(history.events, milestones=(source, milestones)))
 
 

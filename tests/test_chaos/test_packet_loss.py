@@ -12,23 +12,24 @@ import threading
 import pytest
 
 from kvorum import Cluster
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.history import FAULT_END, HistoryWriter, details_of, read_history
-from kvorum.chaos.faults import KillNode, PacketLoss, describe
-from kvorum.chaos.live import packet_filter
-from kvorum.chaos.live.injector import Injector
-from kvorum.chaos.live.links import Link, Stream, plan_links
-from kvorum.chaos.live.packet_filter import (
+from kvorum.chaos.experiment_file.faults import build_fault
+from kvorum.chaos.faults import KillNode, PacketLoss
+from kvorum.chaos.history import FAULT_END, HistoryWriter, details_of, read_history
+from kvorum.chaos.live.faults.injector import Injector
+from kvorum.chaos.live.host import packet_filter
+from kvorum.chaos.live.host.links import Link, ProxyStream, plan_links
+from kvorum.chaos.live.host.packet_filter import (
     PacketFilter,
     PacketFilterFailed,
     rules_of,
     why_no_packet_loss,
 )
 from kvorum.chaos.live.systems import opening
-from kvorum.chaos.live.systems.capabilities import lacking, needs_of
+from kvorum.chaos.live.systems.capabilities import needs_of
+from kvorum.chaos.live.systems.limits import lacking
 from kvorum.chaos.live.systems.opening import choose_system
 from kvorum.chaos.live.systems.protocol import Capability
-from kvorum.chaos.targets import ClusterView, parse_target
+from kvorum.chaos.targets import TargetView, parse_target
 from kvorum.runtime.errors import KvorumError
 from tests.polling import eventually
 
@@ -61,10 +62,10 @@ def link(port: int) -> Link:
 
 
 def test_each_direction_of_a_link_is_told_by_the_address_of_its_proxy():
-    assert rules_of((link(7), Stream.UPSTREAM), loss_percent=5) == (
+    assert rules_of((link(7), ProxyStream.UPSTREAM), loss_percent=5) == (
         'iifname "lo" ip daddr 127.0.0.1 tcp dport 7 numgen random mod 100 < 5 counter drop'
     )
-    assert rules_of((link(7), Stream.DOWNSTREAM), loss_percent=100) == (
+    assert rules_of((link(7), ProxyStream.DOWNSTREAM), loss_percent=100) == (
         'iifname "lo" ip saddr 127.0.0.1 tcp sport 7 counter drop'
     )
 
@@ -75,7 +76,7 @@ def test_the_fault_needs_links_and_lost_packets_and_describes_itself():
         source=parse_target("clients"), destination=parse_target("brokers"), loss_percent=1
     )
     assert needs_of(clients) == {Capability.CLIENT_LINKS, Capability.PACKET_LOSS}
-    assert describe(LOSS) == "packet_loss broker-101 -> broker-102 loss_percent=30"
+    assert LOSS.text() == "packet_loss broker-101 -> broker-102 loss_percent=30"
 
 
 @pytest.mark.parametrize("loss_percent", [0, 101, 5.5])
@@ -108,8 +109,8 @@ class LinkedSystem:
     fault_boards: dict = {}
     plan = plan_links(1, 2, client_port=1, controller_port=3, proxy_port=10)
 
-    def view(self) -> ClusterView:
-        return ClusterView(controllers=self.plan.controllers, brokers=self.plan.brokers)
+    def view(self) -> TargetView:
+        return TargetView(controllers=self.plan.controllers, brokers=self.plan.brokers)
 
 
 def test_a_loss_hits_every_stream_in_its_direction_and_its_end_tells_how_much(tmp_path):
@@ -127,8 +128,8 @@ def test_a_loss_hits_every_stream_in_its_direction_and_its_end_tells_how_much(tm
         injected = injector.inject("x", LOSS)
         assert injected.is_of_links
         streams = [
-            ("broker-101.broker-102", Stream.UPSTREAM),
-            ("broker-102.broker-101", Stream.DOWNSTREAM),
+            ("broker-101.broker-102", ProxyStream.UPSTREAM),
+            ("broker-102.broker-101", ProxyStream.DOWNSTREAM),
         ]
         assert packets.calls == [("lose", "fault_0", streams, 30)]
         injector.end(injected)
@@ -167,7 +168,7 @@ def test_the_reason_names_nft_and_the_way_out(monkeypatch):
         packet_filter.why_no_packet_loss.cache_clear()
         assert why_no_packet_loss().startswith("/bin/false may not drop packets (it ended with 1)")
         with contextlib.closing(PacketFilter()) as filter, pytest.raises(PacketFilterFailed):
-            filter.lose("x", [(link(7), Stream.UPSTREAM)], loss_percent=1)
+            filter.lose("x", [(link(7), ProxyStream.UPSTREAM)], loss_percent=1)
     finally:
         packet_filter.why_no_packet_loss.cache_clear()
 
@@ -202,7 +203,7 @@ class Echo:
 @pytest.mark.live
 def test_packets_of_the_link_are_lost_and_sent_again_and_no_others(able):
     filter, echo, other = PacketFilter(), Echo(), Echo()
-    streams = [(link(echo.port), Stream.UPSTREAM), (link(echo.port), Stream.DOWNSTREAM)]
+    streams = [(link(echo.port), ProxyStream.UPSTREAM), (link(echo.port), ProxyStream.DOWNSTREAM)]
     try:
         with (
             socket.create_connection(("127.0.0.1", echo.port)) as victim,
@@ -238,11 +239,11 @@ def retransmits(end: socket.socket) -> int:
 def test_a_run_that_is_killed_outright_leaves_no_rule_behind(able):
     code = (
         "import sys\n"
-        "from kvorum.chaos.live.links import Link, Stream\n"
-        "from kvorum.chaos.live.packet_filter import PacketFilter\n"
+        "from kvorum.chaos.live.host.links import Link, ProxyStream\n"
+        "from kvorum.chaos.live.host.packet_filter import PacketFilter\n"
         "filter = PacketFilter()\n"
         "link = Link(source='a', destination='b', listen='127.0.0.1:9', upstream='127.0.0.1:1')\n"
-        "filter.lose('fault_1', [(link, Stream.UPSTREAM)], loss_percent=50)\n"
+        "filter.lose('fault_1', [(link, ProxyStream.UPSTREAM)], loss_percent=50)\n"
         "print(filter._table, flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -259,7 +260,7 @@ def test_a_run_that_is_killed_outright_leaves_no_rule_behind(able):
 @pytest.mark.live
 def test_rules_that_are_gone_are_an_error_and_no_silence(able):
     filter = PacketFilter()
-    filter.lose("fault_1", [(link(9), Stream.UPSTREAM)], loss_percent=1)
+    filter.lose("fault_1", [(link(9), ProxyStream.UPSTREAM)], loss_percent=1)
     filter._process.kill()
     filter._process.wait()
     with pytest.raises(PacketFilterFailed, match="the rules of fault_1 are gone: nft ended with"):

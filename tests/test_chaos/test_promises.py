@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.milestones import Milestone, Source
-from kvorum.chaos.experiment.promises import PROMISES, judge_promises
-from kvorum.chaos.experiment.timeline import Timeline, build_timeline
+from kvorum.chaos.outages.milestones import Milestone, MilestoneSource
+from kvorum.chaos.outages.promises import PROMISES, judge_promises
+from kvorum.chaos.outages.timeline import Timeline, build_timeline
 from kvorum.runtime.errors import ConfigError
 
 from .histories import TOPIC, HistoryBuilder, pipelined
@@ -14,6 +14,8 @@ def a_run() -> Timeline:
     """One leader paused: its partition is silent for two seconds, and an ISR shrinks."""
     history = HistoryBuilder()
     pipelined(history, 0, 6_000, silent={0: (2_000, 4_000)})
+    history.asked("create-topic", "side-1")
+    history.asked("create-topic", "side-2", "fail", error="INVALID_REPLICATION_FACTOR")
     history.fault(0, 1_999, 5_000, led=[0], held=[0, 1], injection_ms=0.0)
     history.events.sort(key=lambda event: event.time_ms)
     told = [
@@ -22,7 +24,9 @@ def a_run() -> Timeline:
         Milestone(wall_ms=2_799, what="leader", topic=TOPIC, partition=0, leader=102, epoch=1),
         Milestone(wall_ms=2_799, what="isr", topic=TOPIC, partition=0, isr=(102,)),
     ]
-    return build_timeline(history.events, milestones=(Source(milestones=1, source="s"), told))
+    return build_timeline(
+        history.events, milestones=(MilestoneSource(milestones=1, source="s"), told)
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,7 @@ def a_run() -> Timeline:
         ("isr_shrinks_at_least", 1, 2, 1),
         ("isr_shrinks_at_most", 1, 0, 1),
         ("acknowledged_at_least", 1_200, 1_201, 1_200),
+        ("failed_topic_changes_at_most", 1, 0, 1),
         ("unavailable_ms", 2_100, 1_900, 2_001),
     ],
 )

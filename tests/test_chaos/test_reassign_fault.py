@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kvorum import Cluster
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.history import FAULT_BEGIN, FAULT_END, details_of, read_history
-from kvorum.chaos.experiment.operator_faults import impossible_requests
-from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
-from kvorum.chaos.experiment.steps import Action
+from kvorum.chaos.experiment_file.faults import build_fault
+from kvorum.chaos.experiment_file.operator_faults import impossible_requests
+from kvorum.chaos.experiment_file.possible_targets import (
+    PossibleTargets,
+    impossible_targets,
+    node_names,
+)
+from kvorum.chaos.experiment_file.steps import Action
 from kvorum.chaos.faults import PauseNode, Reassign
-from kvorum.chaos.live import operator_calls, reassignments
-from kvorum.chaos.live.injector import Injected
-from kvorum.chaos.live.kafka_connection import Call, KafkaConnection
+from kvorum.chaos.history import FAULT_BEGIN, FAULT_END, details_of, read_history
+from kvorum.chaos.live.faults import operator_calls, reassignments
+from kvorum.chaos.live.faults.injector import Injected
+from kvorum.chaos.live.faults.reassignments import RunningReassignment, plan_moves, why_no_move
+from kvorum.chaos.live.host.node_requests import Call, NodeRequests
 from kvorum.chaos.live.nemesis import Nemesis
-from kvorum.chaos.live.reassignments import Reassignment, plan_moves, why_no_move
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.protocol import RUNNING, Capability, Node, NotObservable
-from kvorum.chaos.targets import ClusterView, PartitionView, UnresolvableTarget, parse_target
+from kvorum.chaos.targets import PartitionView, TargetView, UnresolvableTarget, parse_target
 from kvorum.runtime.errors import ErrorCode
 
 BROKERS = ("broker-101", "broker-102", "broker-103", "broker-104")
 FIRST, SECOND, THIRD, FOURTH = BROKERS
 
 
-def view_of(*, brokers=BROKERS, killed=(), factor=2) -> ClusterView:
+def view_of(*, brokers=BROKERS, killed=(), factor=2) -> TargetView:
     replicas = tuple(brokers[:factor])
     partition = PartitionView(leader=FIRST, replicas=replicas, isr=replicas)
-    return ClusterView(
+    return TargetView(
         controllers=("controller-1",),
         brokers=brokers,
         killed=frozenset(killed),
@@ -41,7 +46,7 @@ def view_of(*, brokers=BROKERS, killed=(), factor=2) -> ClusterView:
     )
 
 
-def moves_of(fault: Reassign, view: ClusterView, seed: int = 1):
+def moves_of(fault: Reassign, view: TargetView, seed: int = 1):
     present = {key: one.replicas for key, one in view.partitions.items()}
     return plan_moves(fault, present, view, random.Random(seed))
 
@@ -113,7 +118,7 @@ def test_given_partitions_and_replicas_are_taken_as_they_are():
 )
 def test_a_reassignment_that_cannot_be_is_refused_when_the_file_is_read(arguments, reason):
     fault = build_fault("reassign", {"duration_ms": 1, **arguments})
-    reach = Reach(
+    possible = PossibleTargets(
         nodes=node_names(1, 4),
         topic="orders",
         partitions=6,
@@ -122,7 +127,7 @@ def test_a_reassignment_that_cannot_be_is_refused_when_the_file_is_read(argument
     )
     said = "; ".join(
         problem.message
-        for problem in (impossible_targets(fault, reach) or impossible_requests(fault, reach))
+        for problem in (impossible_targets(fault, possible) or impossible_requests(fault, possible))
     )
     assert reason in said if reason else not said
 
@@ -194,7 +199,7 @@ def test_a_cancellation_counts_although_its_answer_is_lost(monkeypatch, lost_ans
     brokers = OneMove()
     monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
     fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
-    moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+    moving = RunningReassignment(fault, brokers, view_of(), random.Random(1))
     moving.start()
     brokers.lost_answers = lost_answers
     moving.finish()
@@ -205,7 +210,7 @@ def test_a_move_that_ended_before_its_cancellation_is_not_cancelled(monkeypatch)
     brokers = OneMove()
     monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
     fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
-    moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+    moving = RunningReassignment(fault, brokers, view_of(), random.Random(1))
     moving.start()
     listed = set(moving._asked)
     brokers.replicas, brokers.target = [103, 104], None
@@ -240,11 +245,11 @@ def test_a_throttle_that_stays_on_a_dead_broker_is_named(monkeypatch):
     assert moving.outcome["throttled"] == [FOURTH]
 
 
-def finished_with(monkeypatch, throttle: Rates) -> Reassignment:
+def finished_with(monkeypatch, throttle: Rates) -> RunningReassignment:
     brokers = OneMove()
     monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
     fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
-    moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+    moving = RunningReassignment(fault, brokers, view_of(), random.Random(1))
     moving.start()
     moving._throttle = throttle
     moving.finish()
@@ -256,16 +261,16 @@ def test_a_look_at_a_move_asks_one_broker_and_the_next_look_another(monkeypatch)
     fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
     with monkeypatch.context() as patched:
         patched.setattr(reassignments, "ask_any_broker", brokers.ask)
-        moving = Reassignment(fault, brokers, view_of(), random.Random(1))
+        moving = RunningReassignment(fault, brokers, view_of(), random.Random(1))
         moving.start()
     asked: list[tuple[str, int]] = []
 
-    class HungBroker(KafkaConnection):
+    class HungBroker(NodeRequests):
         def ask(self, call: Call, values: Mapping[str, Any]) -> Any:
             asked.append((f"{self._place[0]}", round(self._timeout_s * 1000)))
             raise TimeoutError("timed out")
 
-    monkeypatch.setattr(operator_calls, "KafkaConnection", HungBroker)
+    monkeypatch.setattr(operator_calls, "NodeRequests", HungBroker)
     for count in (1, 2):
         assert not moving.is_over()
         assert len({name for name, _ in asked}) == len(asked) == count
@@ -337,10 +342,12 @@ def test_partitions_get_the_replicas_asked_for_and_the_fault_ends_with_the_move(
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     topic = cluster.create_topic("orders", partitions=2, replication_factor=2)
-    fault = Reassign(duration_ms=60_000, topic=topic, replicas=(FOURTH, THIRD), throttle=10_000_000)
+    there = [set(pair) for pair in replicas(cluster, topic)]
+    wanted = next(pair for pair in permutations(BROKERS, 2) if set(pair) not in there)
+    fault = Reassign(duration_ms=60_000, topic=topic, replicas=wanted, throttle=10_000_000)
     nemesis = nemesis_of(cluster)
     cluster._call(lambda: nemesis.run([Action(name="move", fault=fault)]))
-    assert replicas(cluster, topic) == [(FOURTH, THIRD), (FOURTH, THIRD)]
+    assert replicas(cluster, topic) == [wanted, wanted]
     assert cluster._injecting().active() == []
     begun, ended = spans(cluster)
     assert begun["description"].startswith(f"reassign topic={topic}")

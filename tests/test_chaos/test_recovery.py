@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.blame import Blame, Window
-from kvorum.chaos.experiment.milestones import Milestone, Source
-from kvorum.chaos.experiment.outages import longest_silence_ms
-from kvorum.chaos.experiment.recovery import Recovery
-from kvorum.chaos.experiment.split import split_of
-from kvorum.chaos.experiment.timeline import Timeline, build_timeline
-from kvorum.chaos.experiment.waits import Span
+from kvorum.chaos.outages.blame import Blame, BlameWindow
+from kvorum.chaos.outages.milestones import Milestone, MilestoneSource
+from kvorum.chaos.outages.outages import longest_silence_ms
+from kvorum.chaos.outages.recovery import Recovery
+from kvorum.chaos.outages.split import split_of
+from kvorum.chaos.outages.timeline import Timeline, build_timeline
+from kvorum.chaos.outages.waits import WaitSpan
 
 from .histories import TOPIC, HistoryBuilder, pipelined
 
@@ -22,7 +22,7 @@ def milestone(at_ms: float, what: str, partition: int | None = None, **fields) -
 
 
 def timeline_of(history: HistoryBuilder, *milestones: Milestone) -> Timeline:
-    source = Source(milestones=1, source="a test")
+    source = MilestoneSource(milestones=1, source="a test")
     return build_timeline(history.events, milestones=(source, milestones))
 
 
@@ -84,12 +84,7 @@ def test_a_leader_that_is_paused_has_a_successor_before_its_client_hears_of_it()
     assert found.is_led
     assert found.elect_ms == pytest.approx(2_070, abs=1)
     assert found.ack_ms == found.learn_ms == pytest.approx(3_061, abs=1)
-    split = split_of(
-        {"recoveries": [{"unavailable_ms": 1.0, **{
-            key: getattr(found, key) for key in
-            ("topic", "partition", "detect_ms", "fence_ms", "elect_ms", "ack_ms", "learn_ms")
-        }}]}
-    )  # fmt: skip
+    split = split_of([found])
     assert split is not None
     assert [(stage.key, round(stage.at_ms)) for stage in split.stages] == [
         ("elect", 2_070), ("learn", 3_061),
@@ -221,9 +216,9 @@ def test_an_outage_that_no_fault_began_belongs_to_the_first_that_met_it():
 
 
 def test_parts_of_one_outage_belong_to_the_fault_that_began_the_first():
-    begins = [Span(begin_ms=1_000, end_ms=2_000), Span(begin_ms=2_040, end_ms=5_000)]
+    begins = [WaitSpan(begin_ms=1_000, end_ms=2_000), WaitSpan(begin_ms=2_040, end_ms=5_000)]
     windows = [
-        Window(name=name, struck_ms=at, end_ms=at + 1, last_ms=at + 9_000, brokers=frozenset())
+        BlameWindow(name=name, struck_ms=at, end_ms=at + 1, last_ms=at + 9_000, brokers=frozenset())
         for name, at in (("first", 900), ("second", 2_030))
     ]
     blame = Blame(begins, windows)

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.history import (
     FAULT_BEGIN,
     INFO,
     NEMESIS,
     HistoryWriter,
 )
-from kvorum.chaos.experiment.replay import Pick, compare_targets, read_earlier_run
+from kvorum.chaos.report.replay import Pick, compare_targets, read_earlier_run
 from kvorum.runtime.errors import ConfigError
+
+from .runs import record
 
 
 def write_run(folder: Path, hits: list[tuple[str, list[str]]]) -> None:
@@ -50,7 +52,7 @@ def test_a_fault_that_only_one_run_has_is_not_the_same(tmp_path):
 
 def test_the_experiment_the_seed_and_the_system_come_from_the_folder(tmp_path):
     (tmp_path / "experiment.json").write_text("{}")
-    (tmp_path / "run.json").write_text(json.dumps({"seed": 7, "system": {"name": "kafka"}}))
+    (tmp_path / "run.json").write_text(json.dumps(record(seed=7, system={"name": "kafka"})))
     earlier = read_earlier_run(str(tmp_path))
     assert earlier.experiment_file == str(tmp_path / "experiment.json")
     assert (earlier.seed, earlier.system_to_replay()) == (7, "kafka")
@@ -58,17 +60,17 @@ def test_the_experiment_the_seed_and_the_system_come_from_the_folder(tmp_path):
 
 def test_a_run_on_an_attached_cluster_needs_its_file(tmp_path):
     (tmp_path / "experiment.yaml").write_text("")
-    (tmp_path / "run.json").write_text(json.dumps({"seed": 7, "system": {"name": "attached"}}))
+    (tmp_path / "run.json").write_text(json.dumps(record(seed=7, system={"name": "attached"})))
     with pytest.raises(ConfigError, match=r"add --system FILE\.toml"):
         read_earlier_run(str(tmp_path)).system_to_replay()
 
 
-@pytest.mark.parametrize("record", [None, "{", "[]", "{}"])
-def test_a_folder_that_is_no_run_is_refused(tmp_path, record):
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}"])
+def test_a_folder_that_is_no_run_is_refused(tmp_path, content):
     with pytest.raises(ConfigError, match="holds no experiment file"):
         read_earlier_run(str(tmp_path))
     (tmp_path / "experiment.yaml").write_text("")
-    if record is not None:
-        (tmp_path / "run.json").write_text(record)
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
     with pytest.raises(ConfigError, match="with kvorum chaos run"):
         read_earlier_run(str(tmp_path))

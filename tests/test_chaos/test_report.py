@@ -5,12 +5,14 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
-from kvorum.chaos.experiment.charts import NARROW, WIDE, draw
-from kvorum.chaos.experiment.figures import build_report
-from kvorum.chaos.experiment.history import Send
-from kvorum.chaos.experiment.report import write_report
-from kvorum.chaos.experiment.timeline import build_timeline
+from kvorum.chaos.history import Send
+from kvorum.chaos.outages.timeline import build_timeline
+from kvorum.chaos.report.charts import NARROW, WIDE, draw
+from kvorum.chaos.report.figures import build_report
+from kvorum.chaos.report.report import JUNIT_XML, RunResult, write_report
+from kvorum.chaos.run_record import RunRecord
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 
@@ -28,7 +30,7 @@ def test_good_run_passes_and_its_page_stands_alone(tmp_path):
     write_run(tmp_path, run_history())
     report = write_report(str(tmp_path))
     assert report.verdict == "passed"
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     references = References()
     references.feed(page)
     assert references.found == []
@@ -43,7 +45,7 @@ def test_good_run_passes_and_its_page_stands_alone(tmp_path):
 
 def test_json_tells_what_the_page_tells(tmp_path):
     write_run(tmp_path, run_history())
-    document = json.loads(Path(write_report(str(tmp_path)).json_file).read_text())
+    document = json.loads(Path(write_report(str(tmp_path)).report_json).read_text())
     assert document["load"]["acknowledged"] == 20
     assert document["faults"][0]["led"]["partitions"] == [0]
     assert document["faults"][0]["others"]["partitions"] == [1]
@@ -56,18 +58,41 @@ def test_json_tells_what_the_page_tells(tmp_path):
     assert document["rerun"] == "kvorum chaos run x.yaml --seed 4"
 
 
+def junit_of(report: RunResult) -> Path:
+    return Path(report.run_dir) / JUNIT_XML
+
+
+def outcomes(report) -> dict[str, str]:
+    """The outcome in the JUnit file of each case that did not pass, by name."""
+    suite = ElementTree.parse(junit_of(report)).getroot()
+    return {case.get("name"): case[0].tag for case in suite if len(case)}
+
+
+def test_a_broken_guarantee_is_told_in_the_same_words_everywhere(tmp_path):
+    history = HistoryBuilder()
+    history.written(0, 0, 0)
+    history.final(0, [(0, 0), (0, 1)])
+    write_run(tmp_path, history)
+    report = write_report(str(tmp_path))
+    words = "1 broken: no record is in the log at two offsets"
+    assert f"duplicate: {words}" in report.reasons
+    suite = ElementTree.parse(junit_of(report)).getroot()
+    (duplicate,) = [case[0] for case in suite if case.get("name") == "duplicate"]
+    assert duplicate.get("message") == words
+
+
 def test_broken_promise_fails_the_run_in_every_format(tmp_path):
     history = run_history()
     history.written(0, 10, 10)
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
     assert report.verdict == "failed"
-    suite = ElementTree.parse(report.junit_file).getroot()
+    suite = ElementTree.parse(junit_of(report)).getroot()
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
     assert "verdict" in failed
     assert "high-watermark-back" in failed
     assert suite.get("failures") == str(len(failed))
-    assert "was committed" in Path(report.html_file).read_text()
+    assert "was committed" in Path(report.report_html).read_text()
 
 
 @pytest.mark.parametrize(
@@ -83,12 +108,13 @@ def test_broken_promise_fails_the_run_in_every_format(tmp_path):
     ],
 )  # fmt: skip
 def test_verdict_follows_the_run(changes, verdict, words):
-    from kvorum.chaos.experiment.checks import run_checks_of
+    from kvorum.chaos.checks import run_checks_of
 
     events = run_history().events
-    document = build_report(record(**changes), build_timeline(events), run_checks_of(events))
-    assert document["verdict"] == verdict
-    assert words in " ".join(document["reasons"])
+    judged = convert(record(**changes), RunRecord)
+    report = build_report(judged, build_timeline(events), run_checks_of(events))
+    assert report.verdict == verdict
+    assert words in " ".join(report.reasons)
 
 
 def unread_history() -> HistoryBuilder:
@@ -108,9 +134,9 @@ def test_what_was_never_read_is_not_known(tmp_path):
     assert report.verdict == "failed"
     assert "lost not known, duplicated not known, reordered not known" in report.summary
     assert "the final read is incomplete" in report.summary
-    document = json.loads(Path(report.json_file).read_text())
+    document = json.loads(Path(report.report_json).read_text())
     assert [document[name] for name in ("lost", "duplicated", "reordered")] == [None] * 3
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     assert page.count('<b class="doubt">not known</b>') == 3
 
 
@@ -125,6 +151,10 @@ def test_an_interrupted_run_is_inconclusive_whatever_its_readers_had_not_reached
         "inconclusive",
         ("the run ended early: interrupted",),
     )
+    assert outcomes(report) == {"unread": "skipped", "verdict": "error"}
+    suite = ElementTree.parse(junit_of(report)).getroot()
+    assert [suite.get(name) for name in ("failures", "errors", "skipped")] == ["0", "1", "1"]
+    assert "(undecided)" in Path(report.report_html).read_text()
 
 
 def test_a_run_that_ends_early_breaks_no_promise_of_a_least_number(tmp_path):
@@ -138,6 +168,8 @@ def test_a_run_that_ends_early_breaks_no_promise_of_a_least_number(tmp_path):
     assert report.verdict == "inconclusive"
     assert report.reasons[0] == f"the run ended early: {error}"
     assert "was 20 when the run ended early, and at least 50 is promised" in report.reasons[2]
+    undecided = dict.fromkeys(promises, "skipped")
+    assert outcomes(report) == {**undecided, "verdict": "error"}
 
 
 def test_the_reasons_of_a_failed_run_say_why_it_ended_early(tmp_path):
@@ -155,7 +187,7 @@ def test_what_was_found_in_a_part_is_a_least_number(tmp_path):
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
     assert "lost not known, at least 1 duplicated, reordered not known" in report.summary
-    assert '<b class="bad">at least 1</b>' in Path(report.html_file).read_text()
+    assert '<b class="bad">at least 1</b>' in Path(report.report_html).read_text()
 
 
 def test_the_headline_gives_the_silence_of_the_cluster_and_of_the_worst_partition(tmp_path):
@@ -172,7 +204,7 @@ def test_the_headline_gives_the_silence_of_the_cluster_and_of_the_worst_partitio
     report = write_report(str(tmp_path))
     assert report.summary.endswith("longest silence 100 ms of the cluster, 640 ms of partition 1")
     assert report.summary.startswith("0 faults: 12 records acknowledged, 0 lost, 0 duplicated")
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     assert "<b>640 ms</b><span>longest of one partition" in page
 
 
@@ -243,9 +275,9 @@ def test_a_request_of_an_operator_lasted_as_long_as_it_took(tmp_path):
     history.fault(0, 218.0, 218.0, kind="remove_voter", injection_ms=188.0)
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
-    (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
+    (fault,) = json.loads(Path(report.report_json).read_text())["faults"]
     assert fault["lasted_ms"] == 188.0
-    assert '<td class="n" data-label="lasted">188 ms</td>' in Path(report.html_file).read_text()
+    assert '<td class="n" data-label="lasted">188 ms</td>' in Path(report.report_html).read_text()
 
 
 def test_a_fault_of_every_node_takes_few_lines(tmp_path):
@@ -257,16 +289,16 @@ def test_a_fault_of_every_node_takes_few_lines(tmp_path):
         history.fault(number, 30, 35, nodes=struck, roles=roles)
     write_run(tmp_path, history, configuration={"controllers": 3, "brokers": 4}, description="-")
     report = write_report(str(tmp_path))
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     for words in ("all 7 nodes", "all 4 brokers", "broker-101, broker-102, broker-103<"):
         assert f'<td data-label="struck">{words}' in page
     assert "broker-103, controller-1" in page
     assert "<summary>their 7 roles</summary>" in page
-    assert json.loads(Path(report.json_file).read_text())["description"] == ""
+    assert json.loads(Path(report.report_json).read_text())["description"] == ""
 
 
 def failed_cases(report) -> list[str]:
-    suite = ElementTree.parse(report.junit_file).getroot()
+    suite = ElementTree.parse(junit_of(report)).getroot()
     return [case.get("name") for case in suite if case.find("failure") is not None]
 
 
@@ -275,7 +307,7 @@ def test_an_outage_without_a_fault_fails_the_run(tmp_path):
     assert report.verdict == "failed"
     assert "outage of orders/0 for 4,000 ms at 2.0 s, and no fault explains it" in report.reasons
     assert failed_cases(report) == ["owned", "verdict"]
-    assert '<span class="bad">no fault</span>' in Path(report.html_file).read_text()
+    assert '<span class="bad">no fault</span>' in Path(report.report_html).read_text()
 
 
 NO_HIT = {"delayed_syncs": 0, "failed_calls": 0}
@@ -309,12 +341,12 @@ def test_a_fault_of_disks_or_packets_tells_its_hits_and_proves_nothing_without(
     assert report.verdict == verdict
     if verdict == "inconclusive":
         assert report.reasons == ("fault slow it (of b) hit no disk call and no packet",)
-    (fault,) = json.loads(Path(report.json_file).read_text())["faults"]
+    (fault,) = json.loads(Path(report.report_json).read_text())["faults"]
     assert (fault["hits"], fault["lost_packets"]) == (
         ended.get("hits", {}),
         ended.get("lost_packets"),
     )
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     mark = "doubt" if verdict == "inconclusive" else "soft"
     assert (f'<span class="{mark}">{words}</span>' in page) is bool(words)
 
@@ -334,11 +366,11 @@ def test_the_page_says_from_which_fault_an_outage_is_continued(tmp_path):
     history.events.sort(key=lambda event: event.time_ms)
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
-    first, later = json.loads(Path(report.json_file).read_text())["faults"]
+    first, later = json.loads(Path(report.report_json).read_text())["faults"]
     assert first["others"]["continued_from"] == []
     assert later["others"]["continued_from"] == ["fill <it>"]
     assert later["others"]["unavailable_max_ms"] == 0
-    assert "continued from fill &lt;it&gt;" in Path(report.html_file).read_text()
+    assert "continued from fill &lt;it&gt;" in Path(report.report_html).read_text()
 
 
 def test_an_outage_with_which_toxiproxy_ends_the_run_is_not_the_clusters(tmp_path):
@@ -368,10 +400,10 @@ def hung_run(tmp_path, **changes):
 def test_an_outage_with_a_fault_is_shown_with_it_and_with_the_roles_struck(tmp_path):
     report = silent_run(tmp_path, (1_900, 3_000))
     assert (report.verdict, failed_cases(report)) == ("passed", [])
-    document = json.loads(Path(report.json_file).read_text())
+    document = json.loads(Path(report.report_json).read_text())
     assert {tuple(row["owners"]) for row in document["outages"]["rows"]} == {("hang",)}
     assert document["faults"][0]["others"]["unavailable_max_ms"] == pytest.approx(2_005, abs=11)
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     assert "b: leader of t/0" in page
     assert "0 of 1" in page
 
@@ -384,7 +416,7 @@ def test_a_broken_promise_fails_the_run_and_a_kept_one_does_not(tmp_path):
     (reason,) = report.reasons
     assert reason.startswith("promise longest_partition_silence_ms: ")
     assert failed_cases(report) == ["longest_partition_silence_ms", "verdict"]
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     assert "Promises of the experiment" in page and "at most 1,000" in page
 
 
@@ -401,11 +433,11 @@ def test_the_report_of_many_faults_stays_small_and_says_what_it_leaves_out(tmp_p
         history.fault(number, 100 + 10 * number, 105 + 10 * number, held=[0, 1])
     write_run(tmp_path, history)
     report = write_report(str(tmp_path))
-    page = Path(report.html_file).read_text()
+    page = Path(report.report_html).read_text()
     assert "and 800 more faults" in page
     assert "(and 970 more)" in page
     assert len(page) < 1_000_000
-    assert Path(report.json_file).stat().st_size < 1_000_000
+    assert Path(report.report_json).stat().st_size < 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@ from __future__ import annotations
 import random
 
 from kvorum.chaos.roles import roles_of
-from kvorum.chaos.targets import ClusterView, PartitionView, by_role, parse_target, resolve
+from kvorum.chaos.targets import PartitionView, TargetView, by_role, parse_target, resolve
 
 
-def view(leaders: dict[int, str], active: str = "controller-2", killed=frozenset()) -> ClusterView:
+def view(leaders: dict[int, str], active: str = "controller-2", killed=frozenset()) -> TargetView:
     brokers = ("broker-101", "broker-102", "broker-103")
-    return ClusterView(
+    return TargetView(
         controllers=("controller-1", "controller-2"),
         brokers=brokers,
         killed=killed,

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from kvorum.chaos.faults import Roll, describe
-from kvorum.chaos.live.rolling import RollingRestart
+from kvorum.chaos.faults import Roll
+from kvorum.chaos.live.faults.rolling import RollingRestart
 from kvorum.chaos.live.systems.capabilities import KAFKA_CAPABILITIES, needs_of
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.runtime.errors import KvorumError
@@ -54,4 +54,4 @@ def test_the_end_of_its_time_ends_the_command(tmp_path):
 def test_only_kvorum_has_a_command_for_it():
     assert needs_of(Roll(duration_ms=1)) == {Capability.ROLL}
     assert Capability.ROLL not in KAFKA_CAPABILITIES
-    assert describe(Roll(duration_ms=1)) == "roll"
+    assert Roll(duration_ms=1).text() == "roll"

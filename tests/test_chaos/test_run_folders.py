@@ -12,10 +12,10 @@ import pytest
 
 from kvorum.chaos.live import runner
 from kvorum.chaos.live.endings import UNENDED
+from kvorum.chaos.live.host.toxiproxy import ToxiproxyError
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyEnded
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.opening import choose_system
-from kvorum.chaos.live.toxiproxy import ToxiproxyError
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded
 from kvorum.runtime.errors import ConfigError, KvorumError
 from tests.command import kvorum
 

@@ -13,12 +13,12 @@ from confluent_kafka import KafkaError, Producer
 
 from kvorum import Cluster
 from kvorum.chaos.addresses import client_of, joined, secured, security_at
-from kvorum.chaos.experiment.replay import read_earlier_run
-from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment_file.experiment import parse_experiment
 from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.opening import Access, choose_system
-from kvorum.launch.client_security import NONE, ClientSecurity
-from kvorum.launch.secure_plan import admin_file
+from kvorum.chaos.report.replay import read_earlier_run
+from kvorum.client.security import NONE, ClientSecurity
+from kvorum.launch.cluster.secure_plan import admin_file
 from kvorum.runtime.errors import ConfigError, KvorumError
 from tests.command import kvorum
 from tests.polling import DEADLINE_S

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.shipped import Shipped
+from kvorum.chaos.experiment_file.shipped import Shipped
 
 from .short_experiments import WarmClusters, shares
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from kvorum.chaos.experiment.history import FAULT_BEGIN, HistoryWriter, details_of, read_history
 from kvorum.chaos.faults import RestartNode, StopNode
-from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.history import FAULT_BEGIN, HistoryWriter, details_of, read_history
+from kvorum.chaos.live.faults.injector import Injector
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.protocol import Capability
-from kvorum.chaos.targets import ClusterView, UnresolvableTarget, parse_target
+from kvorum.chaos.targets import TargetView, UnresolvableTarget, parse_target
 
 STOP = StopNode(target=parse_target("broker-101"), duration_ms=1_000)
 
@@ -34,8 +34,8 @@ class RecordedSystem:
         self.calls.append(("restart", name))
         self.killed -= {name}
 
-    def view(self) -> ClusterView:
-        return ClusterView(
+    def view(self) -> TargetView:
+        return TargetView(
             controllers=("controller-1",),
             brokers=("broker-101", "broker-102"),
             killed=self.killed,

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.steps import Action
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.experiment_file.steps import Action
 from kvorum.chaos.faults import LIVE_FAULTS, CutLink, CutPower, KillNode, Latency, PauseNode
 from kvorum.chaos.live.systems import opening
 from kvorum.chaos.live.systems.capabilities import (
     KAFKA_CAPABILITIES,
     KVORUM_CAPABILITIES,
-    lacking,
     needs_of,
 )
 from kvorum.chaos.live.systems.kafka_jars import (
@@ -29,7 +28,7 @@ from kvorum.chaos.live.systems.kafka_plan import (
     properties_of,
     refused_settings,
 )
-from kvorum.chaos.live.systems.limits import SettingsOfKvorum, SystemLimits
+from kvorum.chaos.live.systems.limits import SettingsOfKvorum, SystemLimits, lacking
 from kvorum.chaos.live.systems.opening import SystemChoice, choose_system
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.chaos.targets import parse_target

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 
 import pytest
 
-from kvorum.chaos.experiment.faults import build_fault, why_not_live
+from kvorum.chaos import faults
+from kvorum.chaos.experiment_file.faults import build_fault, why_not_live
 from kvorum.chaos.faults import (
+    FAULTS,
     LIVE_FAULTS,
     SIMULATED_FAULTS,
     CutLink,
@@ -15,20 +17,19 @@ from kvorum.chaos.faults import (
     KillNode,
     NetworkPartition,
     StepClock,
-    describe,
-    fault_name,
 )
-from kvorum.chaos.sim.schedule import from_json
+from kvorum.chaos.sim.kernel.schedule import from_json
 from kvorum.chaos.targets import (
-    ClusterView,
     PartitionView,
+    Target,
+    TargetView,
     UnresolvableTarget,
     parse_target,
     resolve,
 )
 from kvorum.runtime.errors import ConfigError
 
-VIEW = ClusterView(
+VIEW = TargetView(
     controllers=("controller-1", "controller-2", "controller-3"),
     brokers=("broker-101", "broker-102", "broker-103"),
     killed=frozenset({"broker-103"}),
@@ -108,7 +109,14 @@ def test_target_text_reads_back():
 def test_fault_is_built_from_arguments():
     fault = build_fault("kill", {"target": "one:brokers", "duration_ms": 500})
     assert fault == KillNode(target=parse_target("one:brokers"), duration_ms=500)
-    assert fault_name(fault) == "kill"
+    assert fault.func == "kill"
+
+
+def test_every_class_of_fault_is_found_by_its_name():
+    classes = {kind for kind in vars(faults).values() if isinstance(kind, type)}
+    named = {kind.func: kind for kind in classes if is_dataclass(kind) and kind is not Target}
+    assert named == FAULTS
+    assert not set(LIVE_FAULTS) & set(SIMULATED_FAULTS)
 
 
 @pytest.mark.parametrize("name", SIMULATED_FAULTS)
@@ -134,7 +142,7 @@ def test_a_toxicity_is_a_whole_per_cent_of_the_connections(toxicity):
     assert isinstance(problems, list)
     assert [problem.key for problem in problems] == ["toxicity"]
     half = build_fault("cut", {**ends, "toxicity": 50})
-    assert describe(half) == "cut clients -> brokers toxicity=50"
+    assert half.text() == "cut clients -> brokers toxicity=50"
     assert build_fault("cut", {**ends, "toxicity": 100}) == build_fault("cut", ends)
 
 
@@ -157,14 +165,14 @@ def test_every_fault_describes_itself():
         wanted |= dict.fromkeys(needed, 1)
         fault = build_fault(name, wanted)
         assert not isinstance(fault, list), fault
-        assert describe(fault).startswith(name)
+        assert fault.text().startswith(name)
     full = FillDisk(target=parse_target("one:brokers"), room_bytes=9, duration_ms=5)
-    assert describe(full) == "fill_disk one:brokers room_bytes=9"
+    assert full.text() == "fill_disk one:brokers room_bytes=9"
     failing = FailDisk(target=parse_target("controller-1"), duration_ms=5)
-    assert describe(failing) == "fail_disk controller-1 operation=sync error=EIO"
+    assert failing.text() == "fail_disk controller-1 operation=sync error=EIO"
     stepped = StepClock(target=parse_target("all"), step_ms=-5)
-    assert describe(stepped) == "step_clock all step_ms=-5"
+    assert stepped.text() == "step_clock all step_ms=-5"
     one_way = CutLink(source=parse_target("brokers"), destination=parse_target("controllers"))
-    assert describe(one_way) == "cut brokers -> controllers"
+    assert one_way.text() == "cut brokers -> controllers"
     apart = NetworkPartition(target=parse_target("brokers"), away_from=parse_target("controllers"))
-    assert describe(apart) == "isolate brokers from controllers"
+    assert apart.text() == "isolate brokers from controllers"

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvorum.chaos.experiment.history import Event, Send
-from kvorum.chaos.experiment.latencies import Latencies
-from kvorum.chaos.experiment.milestones import Milestone, Source
-from kvorum.chaos.experiment.timeline import (
+from kvorum.chaos.history import Event, Send
+from kvorum.chaos.outages.latencies import Latencies
+from kvorum.chaos.outages.milestones import Milestone, MilestoneSource
+from kvorum.chaos.outages.timeline import (
     OTHER_ERRORS,
     build_timeline,
     isr_changes,
     isr_shrinks,
     leader_changes,
 )
-from kvorum.chaos.experiment.waits import Lag, Waits
+from kvorum.chaos.outages.waits import Lag, OpenWaits
 
 from .histories import TOPIC, HistoryBuilder, pipelined
 
-SOURCE = Source(milestones=1, source="a test")
+SOURCE = MilestoneSource(milestones=1, source="a test")
 
 
 def test_the_cluster_is_silent_where_no_partition_acknowledges():
@@ -51,7 +51,7 @@ def test_partition_that_never_acknowledges_is_unavailable_from_its_first_record_
 
 
 def test_a_late_acknowledgement_of_an_old_record_does_not_end_an_outage():
-    waits = Waits()
+    waits = OpenWaits()
     waits.invoked(90)
     waits.invoked(95)
     waits.answered(100, 90)
@@ -64,7 +64,7 @@ def test_a_late_acknowledgement_of_an_old_record_does_not_end_an_outage():
 
 
 def test_an_outage_that_only_old_records_ended_ends_with_them_if_nothing_else_was_sent():
-    waits = Waits()
+    waits = OpenWaits()
     waits.invoked(90)
     waits.invoked(95)
     waits.answered(100, 90)
@@ -75,7 +75,7 @@ def test_an_outage_that_only_old_records_ended_ends_with_them_if_nothing_else_wa
 
 
 def test_a_slow_pipeline_that_is_acknowledged_all_the_time_is_no_outage():
-    waits = Waits()
+    waits = OpenWaits()
     for at_ms in range(0, 3_000, 10):
         waits.invoked(at_ms)
         if at_ms >= 600:
@@ -84,7 +84,7 @@ def test_a_slow_pipeline_that_is_acknowledged_all_the_time_is_no_outage():
 
 
 def test_what_an_operation_that_timed_out_waited_for_has_not_been_seen():
-    waits = Waits()
+    waits = OpenWaits()
     waits.invoked(0)
     waits.gave_up()
     waits.invoked(5_000)
@@ -164,7 +164,7 @@ def test_the_observer_counts_where_the_metadata_log_was_trimmed():
             "observer", "ok", "observe", at_ms=at_ms,
             details={"what": "quorum", "observer": "c", "leader_id": 1, "leader_epoch": epoch},
         )  # fmt: skip
-    source = Source(milestones=1, source="a test", first_wall_ms=1_050)
+    source = MilestoneSource(milestones=1, source="a test", first_wall_ms=1_050)
     told = [Milestone(wall_ms=1_059, what="active-controller", leader=1, epoch=2)]
     timeline = build_timeline(history.events, milestones=(source, told), wall_start_ms=1_000)
     assert timeline.controller_epochs() == [(10, 1, 1), (59, 2, 1)]

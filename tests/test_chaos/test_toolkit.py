@@ -19,13 +19,13 @@ from chaoslib.loader import load_experiment as load_as_toolkit
 
 from kvorum import chaos
 from kvorum.chaos import toolkit
-from kvorum.chaos.experiment.canonical import to_toolkit
-from kvorum.chaos.experiment.history import FAULT_BEGIN, details_of, read_history
-from kvorum.chaos.experiment.reach import Reach, node_names
-from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.steps import PROBES, Action, method_rng, read_storm
+from kvorum.chaos.experiment_file.canonical import to_toolkit
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.experiment_file.possible_targets import PossibleTargets, node_names
+from kvorum.chaos.experiment_file.steps import PROBES, Action, method_rng, read_storm
 from kvorum.chaos.faults import LIVE_FAULTS, Reassign
-from kvorum.chaos.live.nemesis import StepOutcome
+from kvorum.chaos.history import FAULT_BEGIN, details_of, read_history
+from kvorum.chaos.run_record import StepOutcome
 from kvorum.chaos.toolkit import control, functions
 from kvorum.chaos.toolkit.session import ToolkitRun
 from kvorum.runtime.errors import ConfigError, KvorumError
@@ -126,8 +126,10 @@ def test_a_storm_of_chaos_toolkit_draws_what_our_runner_draws():
             {"func": "pause", "arguments": {"target": "one", "duration_ms": 100}},
         ],
     }
-    reach = Reach(nodes=node_names(3, 3), topic="orders", partitions=6, replication_factor=3)
-    assert tuple(read_storm("storm", arguments, reach, method_rng(1))) == drawn
+    possible = PossibleTargets(
+        nodes=node_names(3, 3), topic="orders", partitions=6, replication_factor=3
+    )
+    assert tuple(read_storm("storm", arguments, possible, method_rng(1))) == drawn
 
 
 class EndedRun:

@@ -12,9 +12,8 @@ import urllib.request
 
 import pytest
 
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.history import HistoryWriter, details_of, read_history
-from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.experiment_file.faults import build_fault
 from kvorum.chaos.faults import (
     LIVE_FAULTS,
     Bandwidth,
@@ -31,16 +30,17 @@ from kvorum.chaos.faults import (
     ResumeNode,
     SlowClose,
 )
-from kvorum.chaos.live import processes, toxiproxy
-from kvorum.chaos.live.injector import Injector
-from kvorum.chaos.live.links import Link, Stream, plan_links
+from kvorum.chaos.history import HistoryWriter, details_of, read_history
+from kvorum.chaos.live.faults.injector import Injector
+from kvorum.chaos.live.host import processes, toxiproxy
+from kvorum.chaos.live.host.links import Link, ProxyStream, plan_links
+from kvorum.chaos.live.host.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
-from kvorum.chaos.live.toxiproxy import Toxic, Toxiproxy, ToxiproxyError
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer, find_server
 from kvorum.chaos.targets import (
     CLIENTS,
-    ClusterView,
     PartitionView,
+    TargetView,
     UnresolvableTarget,
     parse_target,
 )
@@ -103,8 +103,8 @@ class Lab:
             rng=random.Random(1),
         )
 
-    def view(self) -> ClusterView:
-        return ClusterView(
+    def view(self) -> TargetView:
+        return TargetView(
             controllers=("controller-1",),
             brokers=("broker-101", "broker-102"),
             killed=frozenset(self.cluster.killed),
@@ -209,7 +209,7 @@ def test_a_server_on_a_taken_port_is_refused_although_another_one_answers_there(
 
 def test_unknown_toxic_and_unknown_proxy_are_errors(lab):
     link = lab.plan.links[0]
-    bad = Toxic(name="x", kind="no-such-toxic", stream=Stream.UPSTREAM, attributes={})
+    bad = Toxic(name="x", kind="no-such-toxic", stream=ProxyStream.UPSTREAM, attributes={})
     with pytest.raises(ToxiproxyError, match="refused"):
         lab.api.add_toxic(link, bad)
     nowhere = Link(source="no", destination="where", listen="", upstream="")
@@ -516,7 +516,7 @@ def test_ports_that_are_all_taken_are_told_with_the_way_out(monkeypatch):
 
 def test_two_runs_at_once_get_ports_of_their_own() -> None:
     ask = (
-        "import random, sys; from kvorum.chaos.live.processes import free_ports;"
+        "import random, sys; from kvorum.chaos.live.host.processes import free_ports;"
         "print(free_ports(60, random.Random(7)), flush=True); sys.stdin.read()"
     )
     runs = [

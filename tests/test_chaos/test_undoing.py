@@ -7,16 +7,16 @@ import subprocess
 
 import pytest
 
-from kvorum.chaos.experiment.history import FAULT_END, HistoryWriter, details_of, read_history
 from kvorum.chaos.faults import FillDisk, KillNode, PacketLoss, PauseNode
-from kvorum.chaos.live import packet_filter
-from kvorum.chaos.live.injector import Injector
-from kvorum.chaos.live.links import Link, Stream, plan_links
-from kvorum.chaos.live.packet_filter import PacketFilter, PacketFilterFailed
-from kvorum.chaos.live.processes import NotReached
+from kvorum.chaos.history import FAULT_END, HistoryWriter, details_of, read_history
+from kvorum.chaos.live.faults.injector import Injector
+from kvorum.chaos.live.host import packet_filter
+from kvorum.chaos.live.host.links import Link, ProxyStream, plan_links
+from kvorum.chaos.live.host.packet_filter import PacketFilter, PacketFilterFailed
+from kvorum.chaos.live.host.processes import NotReached
 from kvorum.chaos.live.systems.boards import NodeBoards
 from kvorum.chaos.live.systems.protocol import DEAD, RUNNING, Node
-from kvorum.chaos.targets import ClusterView, UnresolvableTarget, parse_target
+from kvorum.chaos.targets import TargetView, UnresolvableTarget, parse_target
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import HEALTHY, Word
 
@@ -69,8 +69,8 @@ class StubbornSystem:
             for name in BROKERS
         ]  # fmt: skip
 
-    def view(self) -> ClusterView:
-        return ClusterView(controllers=("controller-1",), brokers=BROKERS, killed=self.killed)
+    def view(self) -> TargetView:
+        return TargetView(controllers=("controller-1",), brokers=BROKERS, killed=self.killed)
 
 
 class StubbornFilter:
@@ -215,4 +215,4 @@ def test_an_nft_that_cannot_be_run_is_an_error_of_the_filter(monkeypatch):
     monkeypatch.setattr(packet_filter, "_nft", lambda: "/nowhere/nft")
     link = Link(source="a", destination="b", listen="127.0.0.1:9", upstream="127.0.0.1:1")
     with pytest.raises(PacketFilterFailed, match="/nowhere/nft cannot be run: "):
-        PacketFilter().lose("x", [(link, Stream.UPSTREAM)], loss_percent=1)
+        PacketFilter().lose("x", [(link, ProxyStream.UPSTREAM)], loss_percent=1)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 
 from kvorum import Cluster
-from kvorum.chaos.experiment.operator_faults import impossible_requests
-from kvorum.chaos.experiment.reach import NodeNames, Reach, impossible_targets, node_names
-from kvorum.chaos.experiment.scenario import parse_experiment
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.experiment_file.operator_faults import impossible_requests
+from kvorum.chaos.experiment_file.possible_targets import (
+    NodeNames,
+    PossibleTargets,
+    impossible_targets,
+    node_names,
+)
 from kvorum.chaos.faults import AddVoter, RemoveVoter
+from kvorum.chaos.live.faults.voter_changes import members_of
 from kvorum.chaos.live.systems.limits import SystemLimits
 from kvorum.chaos.live.systems.opening import SystemChoice
 from kvorum.chaos.live.systems.protocol import Capability, active_controller
-from kvorum.chaos.live.voter_changes import members_of
 from kvorum.chaos.targets import UnresolvableTarget, parse_target
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
@@ -25,7 +30,7 @@ def problems_of(
     voters: int = 3,
     nodes: NodeNames | None = None,
 ) -> str:
-    reach = Reach(
+    possible = PossibleTargets(
         nodes=nodes or node_names(controllers, 1),
         topic="orders",
         partitions=6,
@@ -34,7 +39,7 @@ def problems_of(
     )
     return "; ".join(
         problem.message
-        for problem in (impossible_targets(fault, reach) or impossible_requests(fault, reach))
+        for problem in (impossible_targets(fault, possible) or impossible_requests(fault, possible))
     )
 
 

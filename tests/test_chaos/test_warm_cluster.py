@@ -8,17 +8,17 @@ import json
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kvorum.chaos.experiment.milestones import FENCED, METADATA_LOG, Milestone, Source
-from kvorum.chaos.experiment.scenario import load_experiment, parse_experiment
-from kvorum.chaos.experiment.shipped import shipped
-from kvorum.chaos.experiment.steps import Action
-from kvorum.chaos.experiment.timeline import build_timeline
+from kvorum.chaos.experiment_file.experiment import load_experiment, parse_experiment
+from kvorum.chaos.experiment_file.shipped import shipped
+from kvorum.chaos.experiment_file.steps import Action
 from kvorum.chaos.faults import CutLink, KillNode
-from kvorum.chaos.live.links import Stream
-from kvorum.chaos.live.packet_filter import why_no_packet_loss
+from kvorum.chaos.live.faults.throttles import Throttle
+from kvorum.chaos.live.host.links import ProxyStream
+from kvorum.chaos.live.host.packet_filter import why_no_packet_loss
 from kvorum.chaos.live.runner import WARM_NOTE, run
 from kvorum.chaos.live.systems.opening import choose_system
-from kvorum.chaos.live.throttles import Throttle
+from kvorum.chaos.outages.milestones import FENCED, METADATA_LOG, Milestone, MilestoneSource
+from kvorum.chaos.outages.timeline import build_timeline
 from kvorum.chaos.targets import parse_target
 from kvorum.chaos.workloads.clients import open_admin
 from kvorum.runtime.errors import ConfigError, KvorumError
@@ -59,7 +59,7 @@ def test_only_what_a_running_cluster_cannot_change_makes_another_shape():
 
 def test_the_decisions_of_earlier_runs_are_none_of_this_one():
     fenced = [Milestone(wall_ms=wall_ms, what=FENCED, broker=101) for wall_ms in (900, 1_100)]
-    source = Source(milestones=2, source=METADATA_LOG)
+    source = MilestoneSource(milestones=2, source=METADATA_LOG)
     timeline = build_timeline([], milestones=(source, fenced), wall_start_ms=1_000)
     assert [time_ms for time_ms, _ in timeline.milestones] == [100]
 
@@ -93,7 +93,7 @@ def test_a_cluster_with_any_fault_left_is_not_whole(tmp_path):
         assert cluster.why_not_whole() == "broker-101 has the throttle 1000"
         throttle.clear()
         if why_no_packet_loss() is None:
-            opened.packets.lose("fault_7", [(link, Stream.UPSTREAM)], loss_percent=1)
+            opened.packets.lose("fault_7", [(link, ProxyStream.UPSTREAM)], loss_percent=1)
             assert cluster.why_not_whole() == "packets are dropped by the rules fault_7"
             opened.packets.stop("fault_7")
         cluster.await_whole()

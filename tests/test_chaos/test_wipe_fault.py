@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from kvorum import Cluster
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.history import HistoryWriter
-from kvorum.chaos.experiment.reach import Reach, impossible_targets, node_names
+from kvorum.chaos.experiment_file.faults import build_fault
+from kvorum.chaos.experiment_file.possible_targets import (
+    PossibleTargets,
+    impossible_targets,
+    node_names,
+)
 from kvorum.chaos.faults import PauseNode, RestartNode, WipeDisk
-from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.history import HistoryWriter
+from kvorum.chaos.live.faults.injector import Injector
+from kvorum.chaos.live.faults.wipe_rules import why_not_wipe
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.protocol import Capability, newest_status
-from kvorum.chaos.live.wipe_rules import why_not_wipe
-from kvorum.chaos.targets import ClusterView, UnresolvableTarget, parse_target
+from kvorum.chaos.targets import TargetView, UnresolvableTarget, parse_target
 from kvorum.runtime.errors import KvorumError
 from tests.polling import eventually
 
@@ -57,8 +61,8 @@ class RecordedSystem:
     def resume(self, name: str) -> None:
         self.paused -= {name}
 
-    def view(self) -> ClusterView:
-        return ClusterView(
+    def view(self) -> TargetView:
+        return TargetView(
             controllers=("controller-1", "controller-2", "controller-3"),
             brokers=("broker-101",),
             killed=self.killed,
@@ -123,7 +127,7 @@ def test_a_second_controller_is_not_wiped_after_a_first_one_came_back(system, in
     (3, 2, True), (4, 1, False), (4, 2, True), (5, 2, False), (5, 3, True)])  # fmt: skip
 def test_the_disks_of_a_majority_of_the_controllers_stay(count, struck, is_refused):
     names = tuple(f"controller-{number}" for number in range(count))
-    view = ClusterView(controllers=names, brokers=("broker-101",))
+    view = TargetView(controllers=names, brokers=("broker-101",))
     assert (why_not_wipe(names[:struck], view, wiped=()) is not None) is is_refused
     assert why_not_wipe(("broker-101",), view, wiped=names) is None
 
@@ -145,10 +149,10 @@ def test_the_disks_of_a_majority_of_the_controllers_stay(count, struck, is_refus
 def test_a_wipe_that_no_quorum_survives_is_refused_when_the_file_is_read(
     controllers, target, is_refused
 ):
-    reach = Reach(
+    possible = PossibleTargets(
         nodes=node_names(controllers, 3), topic="orders", partitions=6, replication_factor=3
     )
-    problems = impossible_targets(wipe(target), reach)
+    problems = impossible_targets(wipe(target), possible)
     assert [problem.key for problem in problems] == (["target"] if is_refused else [])
     assert all("with their disks, and the quorum needs" in one.message for one in problems)
 

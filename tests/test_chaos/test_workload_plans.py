@@ -4,11 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvorum.chaos.experiment.scenario import parse_experiment
-from kvorum.chaos.experiment.workloads import WORKLOADS, KeyedPlan, build_workload, workload_name
+from kvorum.chaos.experiment_file.experiment import parse_experiment
+from kvorum.chaos.experiment_file.workloads import (
+    WORKLOADS,
+    KeyedPlan,
+    build_workload,
+    workload_name,
+)
 from kvorum.chaos.workloads.keyed import partition_of
 from kvorum.chaos.workloads.open import topics_of
-from kvorum.chaos.workloads.records import offset_of
+from kvorum.chaos.workloads.record_values import offset_of
 from kvorum.runtime.errors import ConfigError
 
 EXPERIMENT = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from kvorum.chaos.experiment.checks import run_checks_of
-from kvorum.chaos.experiment.history import HistoryWriter, read_history
-from kvorum.chaos.experiment.scenario import WorkloadPlan
+from kvorum.chaos.checks import run_checks_of
+from kvorum.chaos.experiment_file.experiment import WorkloadPlan
+from kvorum.chaos.history import HistoryWriter, read_history
 from kvorum.chaos.live.observe import TopicWatch
 from kvorum.chaos.live.systems.protocol import NotObservable
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read

@@ -18,16 +18,16 @@ from types import TracebackType
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from kvorum.chaos.experiment.checks.model import CheckResult
-from kvorum.chaos.experiment.checks.replicas import divergent_replicas
-from kvorum.chaos.experiment.scenario import Configuration
-from kvorum.chaos.live.packet_filter import PacketFilter
-from kvorum.chaos.live.processes import NotReached, wait_until
+from kvorum.chaos.checks.replicas import divergent_replicas
+from kvorum.chaos.checks.results import CheckResult
+from kvorum.chaos.experiment_file.experiment import Configuration
+from kvorum.chaos.live.host.packet_filter import PacketFilter
+from kvorum.chaos.live.host.processes import NotReached, wait_until
 from kvorum.chaos.live.systems.kvorum import KvorumSystem
 from kvorum.chaos.live.systems.opening import (
     CLUSTER,
     LOGS,
-    Opened,
+    OpenedSystem,
     SystemChoice,
     open_system,
 )
@@ -84,7 +84,7 @@ class WarmCluster:
         self._configuration = configuration
         self._progress = progress
         self._stack = ExitStack()
-        self._opened: Opened | None = None
+        self._opened: OpenedSystem | None = None
         self._compacted: set[str] = set()
 
     def __enter__(self) -> WarmCluster:
@@ -113,7 +113,7 @@ class WarmCluster:
         self._opened = None
         self._stack.close()
 
-    def open(self, configuration: Configuration, *, prefix: str) -> Opened:
+    def open(self, configuration: Configuration, *, prefix: str) -> OpenedSystem:
         """The cluster for one run, whose topics begin with the prefix.
 
         Raises ConfigError for an experiment of another shape, KvorumError if the cluster is not

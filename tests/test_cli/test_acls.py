@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kvorum.cli import acl_rules as rules
-from kvorum.cli.common import CommandFailed, confirm
-from kvorum.metadata.access.model import AclOperation, PatternType, Permission, ResourceType
+from kvorum.cli.common import confirm
+from kvorum.client.failures import CommandFailed
+from kvorum.metadata.image.acl import AclOperation, PatternType, Permission, ResourceType
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 from tests.live.by_hand import HandMade
@@ -107,6 +108,18 @@ def test_a_table_says_what_was_done(acls: Run) -> None:
     assert dry[0] == 0 and "would be deleted" in dry[1]
     assert len(rows_of(acls, "list")) == 1
     assert acls("delete", "--group", "g", "--yes")[1].splitlines()[1].split()[-1] == "deleted"
+
+
+def test_a_prefixed_asterisk_is_stored_as_such_and_warned_of(acls: Run) -> None:
+    code, out, error = acls(
+        "create", *ALICE, "--operation", "read", "--topic", "*", "--prefixed", "-o", "json"
+    )
+    assert code == 0
+    assert [(row["resource_name"], row["pattern_type"]) for row in json.loads(out)] == [
+        ("*", "PREFIXED")
+    ]
+    assert "--topic '*' with --prefixed matches only names that begin with an asterisk" in error
+    assert [row["pattern_type"] for row in rows_of(acls, "list")] == ["PREFIXED"]
 
 
 def test_a_filter_selects(acls: Run) -> None:
@@ -260,11 +273,12 @@ def test_names_of_operations_and_principals() -> None:
         rules.operations_of(["any"])
 
 
-def test_each_acl_comes_once_and_all_of_a_type_is_a_literal() -> None:
+def test_each_acl_comes_once_with_the_pattern_that_was_said() -> None:
     topics = [(ResourceType.TOPIC, "t"), (ResourceType.TOPIC, "*"), (ResourceType.TOPIC, "t")]
-    found = rules.new_acls(
-        topics, [AclOperation.READ], [whom("User:a", "User:a")], is_prefixed=True
-    )
-    assert [(acl.resource_name, acl.pattern_type) for acl in found] == [
-        ("t", PatternType.PREFIXED), ("*", PatternType.LITERAL),
-    ]  # fmt: skip
+    for is_prefixed, pattern in ((True, PatternType.PREFIXED), (False, PatternType.LITERAL)):
+        found = rules.new_acls(
+            topics, [AclOperation.READ], [whom("User:a", "User:a")], is_prefixed=is_prefixed
+        )
+        assert [(acl.resource_name, acl.pattern_type) for acl in found] == [
+            ("t", pattern), ("*", pattern),
+        ]  # fmt: skip

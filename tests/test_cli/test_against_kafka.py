@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kvorum.chaos.live.processes import start_process, stop_process
+from kvorum.chaos.live.host.processes import start_process, stop_process
 from kvorum.chaos.live.systems.kafka_jars import (
+    OWN_LIBRARY,
     SERVER,
     format_storage,
     java_command,
     properties_text,
 )
-from tests.clients.java_tools import LIBRARY, needs_java
+from tests.clients.java_tools import needs_java
 from tests.live.clients import settings
 from tests.live.cluster import Ports, run_kvorum
 from tests.polling import DEADLINE_S, eventually
@@ -55,9 +56,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ports = Ports()
     file = folder / "server.properties"
     file.write_text(properties(folder, ports))
-    format_storage(LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
+    format_storage(OWN_LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
     flags = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    command = java_command(LIBRARY, SERVER, str(file), flags=flags)
+    command = java_command(OWN_LIBRARY, SERVER, str(file), flags=flags)
     process = start_process(command, log_file=str(folder / "server.log"))
     bootstrap = f"127.0.0.1:{ports.broker}"
     try:

@@ -12,14 +12,9 @@ from typing import Any
 
 import pytest
 
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
-from kvorum.cli.kafka_client import BrokerGone
-from kvorum.cli.produce import _run
-from kvorum.cli.records.brokers import Brokers, Unavailable
-from kvorum.cli.records.coordinator import GROUP, Coordinator
-from kvorum.cli.records.outgoing import NewRecord
-from kvorum.cli.records.producer import Producer, ProducerSettings, StoppedEarly
-from kvorum.cli.records.text_input import Template
+from kvorum.client.cluster.brokers import Brokers, Unavailable
+from kvorum.client.connection import BrokerGone
+from kvorum.client.groups.coordinator import GROUP, Coordinator
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -119,54 +114,3 @@ def test_another_error_of_the_lookup_is_final(clock):
     with pytest.raises(Exception, match="GROUP_AUTHORIZATION_FAILED") as failed:
         asked(Answers(ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE))
     assert not isinstance(failed.value, Unavailable)
-
-
-class NoLeaders:
-    """Brokers that know a topic of one partition without a leader."""
-
-    timeout_s = 1.0
-
-    def existing(self, names: list[str], *, operation: str = "") -> dict[str, Any]:
-        return {name: SimpleNamespace(leaders={0: -1}) for name in names}
-
-    topics = existing
-
-
-def test_a_producer_that_is_stopped_tells_the_records_without_an_acknowledgement(clock):
-    settings = ProducerSettings(is_idempotent=False)
-    producer = Producer(NoLeaders(), "orders", settings)  # type: ignore[arg-type]
-    producer.add(NewRecord(None, b"sent"))
-    producer.send()
-    producer.stop_at(time.monotonic() + 1)
-    with pytest.raises(StoppedEarly):
-        producer.add(NewRecord(None, b"read"))
-        producer.finish()
-    assert (producer.records, producer.unacknowledged) == (0, 2)
-
-
-def test_a_record_for_a_partition_that_is_not_there_is_named_by_its_line(clock, monkeypatch):
-    settings = ProducerSettings(is_idempotent=False)
-    producer = Producer(NoLeaders(), "one", settings)  # type: ignore[arg-type]
-    sent: list[int] = []
-    monkeypatch.setattr(producer, "finish", lambda: sent.append(producer.unacknowledged))
-    lines = [b'{"value":"1"}', b'{"value":"2","partition":5}', b'{"value":"3"}']
-    entries = iter([(f"stdin, line {at}", line) for at, line in enumerate(lines, 1)])
-    with pytest.raises(CommandFailed) as refused:
-        _run(producer, Template(), entries, {"form": "json"}, SimpleNamespace(show=lambda: None))  # type: ignore[arg-type]
-    assert str(refused.value) == "stdin, line 2: one-5: there is no such partition; one has 1"
-    assert sent == [1], "the line before is sent"
-
-
-class NoRights(NoLeaders):
-    """Brokers at which the user may describe the topic, and not write to it."""
-
-    def call(self, name: str, key: int, version: int, values: Any) -> Any:
-        return SimpleNamespace(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-
-def test_a_producer_without_an_id_is_told_the_right_to_its_topic(clock):
-    with pytest.raises(CommandFailed) as refused:
-        Producer(NoRights(), "orders", ProducerSettings())  # type: ignore[arg-type]
-    assert "the user needs WRITE on topic orders" in str(refused.value)
-    assert "--operation write --topic orders" in str(refused.value)
-    assert refused.value.exit_code == EXIT_NOT_AUTHORIZED

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvorum.cli.tokens import client_jaas
-from kvorum.launch.client_security import read_properties, security_of
+from kvorum.client.librdkafka import login_settings
+from kvorum.client.security import read_properties, security_of
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 
@@ -72,8 +73,11 @@ def test_an_issuers_token_is_read_from_a_file_and_not_shown(tmp_path):
     found = security_of(oauth(file.as_uri()), "f")
     assert (found.mechanism, found.password) == ("OAUTHBEARER", "header.claims.signature")
     assert "header" not in repr(found)
-    with pytest.raises(ConfigError, match="cannot log in with an issuer's token"):
-        found.librdkafka()
+    settings = login_settings(found)
+    assert (settings["security.protocol"], settings["sasl.mechanism"]) == (
+        "SASL_PLAINTEXT", "OAUTHBEARER",
+    )  # fmt: skip
+    assert settings["oauth_cb"]("")[0] == "header.claims.signature"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,8 @@ def test_a_delegation_token_is_said_to_be_one():
     assert (found.user, found.password, found.is_token) == ("id", "hmac", True)
     properties["sasl.jaas.config"] = jaas.replace("true", "false")
     assert not security_of(properties, "f").is_token
+    with pytest.raises(ConfigError, match="librdkafka cannot log in with a delegation token"):
+        login_settings(found)
 
 
 def test_a_missing_file_is_named(tmp_path):

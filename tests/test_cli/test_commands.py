@@ -141,6 +141,48 @@ def test_refusals_exit_with_1_and_name_the_reason(via):
         assert words in err and len(err.splitlines()) == 1, err
 
 
+def test_several_topics_are_created_and_what_is_there_may_stay(via):
+    first, second = f"one-{via.name}", f"two-{via.name}"
+    assert json_of(via, "topics", "create", first, "--partitions", "3")["partitions"] == 3
+    code, out, err = via("topics", "create", first, second)
+    assert (code, out) == (1, "") and "TOPIC_ALREADY_EXISTS" in err
+    code, out, err = via("topics", "create", first, second, "--if-not-exists", "-o", "json")
+    assert code == 0
+    assert [(row["topic"], row["partitions"]) for row in json.loads(out)] == [
+        (first, 3), (second, 1),
+    ]  # fmt: skip
+    assert err == f"kvorum: topic {first} is there already, and stays as it is\n"
+    # Those that were made before one was refused are told.
+    code, out, err = via("topics", "create", f"three-{via.name}", first, "-o", "name")
+    assert (code, out) == (1, f"three-{via.name}\n") and "TOPIC_ALREADY_EXISTS" in err
+    # Another refusal stays one.
+    assert via("topics", "create", "two words", "--if-not-exists")[0] == 1
+
+
+def test_topics_that_are_gone_already_may_be_deleted(via):
+    name = f"gone-{via.name}"
+    json_of(via, "topics", "create", name)
+    rows = json_of(via, "topics", "delete", name, "missing", "--if-exists")
+    assert {row["topic"]: (row["error"], row["message"]) for row in rows} == {
+        name: ("NONE", ""), "missing": ("NONE", "there was no such topic"),
+    }  # fmt: skip
+
+
+def test_topics_are_selected_by_pattern_and_printed_by_name(via):
+    names = [f"sel-{via.name}-a", f"sel-{via.name}-b"]
+    json_of(via, "topics", "create", *names, "--partitions", "2")
+    pattern = f"sel-{via.name}-*"
+    for command in ("list", "describe"):
+        code, out, err = via("topics", command, pattern, "-o", "name")
+        assert (code, out.split(), err) == (0, names, "")
+        assert via("topics", command, names[1], "-o", "name")[1] == f"{names[1]}\n"
+        assert via("topics", command, "no-*", "-o", "name")[:2] == (0, "")
+    code, _, err = via("topics", "describe", pattern, "missing")
+    assert code == 1 and "UNKNOWN_TOPIC_OR_PARTITION" in err
+    for flag in ("--under-replicated", "--unavailable-partitions"):
+        assert json_of(via, "topics", "list", pattern, flag) == []
+
+
 def test_deleting_what_is_not_there_says_so_per_topic_and_exits_with_1(via):
     name = f"half-{via.name}"
     json_of(via, "topics", "create", name)

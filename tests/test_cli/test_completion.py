@@ -10,8 +10,8 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from kvorum.cli import backends
-from kvorum.cli.client_security import current_security
 from kvorum.cli.main import cli
+from kvorum.client.current import current_security
 from tests.command import kvorum
 
 ONE, TWO, THREE = "one:9092", "two:9092", "three:9092"
@@ -84,7 +84,7 @@ def test_nodes_are_those_of_the_folder_that_the_command_uses(monkeypatch):
         asked.append(folder)
         return SimpleNamespace(nodes=[SimpleNamespace(name="a-101")])
 
-    monkeypatch.setattr("kvorum.launch.cluster_file.read_cluster_file", read_cluster_file)
+    monkeypatch.setattr("kvorum.launch.cluster.cluster_file.read_cluster_file", read_cluster_file)
     assert names("dev", "logs") == ["a-101"]
     assert names("dev", "--data-dir", "/group", "logs") == ["a-101"]
     assert names("dev", "--data-dir", "/group", "logs", "--data-dir", "/own") == ["a-101"]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.cli.connection_hints import connection_hint
 from kvorum.cli.token_backend import BrokerTokens
-from kvorum.launch.client_security import NONE, ClientSecurity, security_of
+from kvorum.client.connection_hints import connection_hint
+from kvorum.client.security import NONE, ClientSecurity, security_of
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.tls import TlsSettings, server_context
 from tests.certificates import Authority
@@ -176,3 +176,26 @@ def test_a_refused_request_for_tokens_names_the_property(
     monkeypatch.setattr(BrokerTokens, "__init__", connect)
     status, _, error = kvorum("tokens", "create")
     assert status == 1 and code.name in error and words in error, error
+
+
+def test_the_profile_that_gives_the_security_is_named_with_the_way_to_use_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVORUM_PROFILES", str(tmp_path / "profiles.yaml"))
+    monkeypatch.delenv("KVORUM_PROFILE", raising=False)
+    file = tmp_path / "prod.properties"
+    file.write_text("security.protocol=SSL\n")
+    assert kvorum("profile", "set", "prod", f"command_config={file}")[0] == 0
+    plain = Listener(None)
+    try:
+        asked = ("topics", "list", "-b", plain.address, "--timeout", 5)
+        code, _, said = kvorum(*asked)
+        assert code == 3
+        assert said.rstrip().endswith(
+            f"; the security is that of profile prod (command_config={file}): "
+            "--command-config '' uses none"
+        )
+        assert "profile" not in kvorum(*asked, "--command-config", "")[2]
+        assert "profile" not in kvorum(*asked, "--command-config", file)[2]
+    finally:
+        plain.close()

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from kvorum.cli.main import main
-from kvorum.raft.effects import TimelineEntry
-from kvorum.raft.flight_recorder import FlightRecorder
-from kvorum.raft.roles import leader
+from kvorum.raft.core import leader
+from kvorum.raft.model.effects import TimelineEntry
+from kvorum.raft.node.flight_recorder import FlightRecorder
 from tests.test_raft.driver import Driven
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.cli.common import CommandFailed
 from kvorum.cli.reassignment_file import read_assignment
+from kvorum.client.failures import CommandFailed
 from tests.live.cluster import run_kvorum
 
 TOO_LARGE = "99999999999"

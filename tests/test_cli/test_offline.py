@@ -39,6 +39,23 @@ def test_help_imports_nothing_heavy(arguments):
     assert "kvorum" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_records_without_librdkafka_are_refused_with_the_packages_name(command):
+    script = (
+        "import sys\n"
+        "sys.modules['confluent_kafka'] = None\n"
+        "from kvorum.cli.main import main\n"
+        f"sys.argv = ['kvorum', {command!r}, 'orders', '-b', '127.0.0.1:1']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("kvorum: this needs confluent-kafka, which is not installed")
+    assert done.stderr.count("\n") == 1
+
+
 def test_every_noun_loads_and_has_help():
     for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)
@@ -52,7 +69,7 @@ def test_every_noun_loads_and_has_help():
         (["topics", "list", "-b", "nowhere"], "'nowhere' is not host:port"),
         (["topics", "list", "-o", "xml"], "'xml' is not one of"),
         (["topics", "list", "--timeout", "0"], "0.0 is not in the range"),
-        (["topics", "create"], "Missing argument 'NAME'"),
+        (["topics", "create"], "Missing argument 'NAMES...'"),
         (["topics", "create", "a", "--config", "x"], "'x' is not of the form key=value"),
         (["topics", "create", "a", "--partitions", "0"], "Invalid value for '--partitions'"),
         (["controller"], "a controller needs properties: give --config FILE"),
@@ -96,14 +113,14 @@ def test_nobody_there_exits_with_3_and_one_line(option, command):
 def test_silent_broker_exits_with_3(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr("kvorum.cli.kafka_client.ANSWER_SLACK_S", 0.0)
+        monkeypatch.setattr("kvorum.client.connection.ANSWER_SLACK_S", 0.0)
         code, out, err = kvorum("topics", "list", "-b", address, "--timeout", "0.2")
     assert (code, out) == (3, "")
     assert "did not answer within 0.2 s" in err
 
 
 def test_a_broker_that_hangs_is_passed_over_before_it_is_asked_for_anything(monkeypatch):
-    monkeypatch.setattr("kvorum.cli.kafka_client.ANSWER_SLACK_S", 0.0)
+    monkeypatch.setattr("kvorum.client.connection.ANSWER_SLACK_S", 0.0)
     with (
         socket.create_server(("127.0.0.1", 0)) as first,
         socket.create_server(("127.0.0.1", 0)) as second,

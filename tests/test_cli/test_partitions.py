@@ -10,16 +10,17 @@ import sys
 import pytest
 
 from kvorum.cli import partitions
-from kvorum.cli.common import CommandFailed
 from kvorum.cli.main import main
 from kvorum.cli.reassignment_file import (
+    BadFile,
     generate,
     read_assignment,
     read_topics,
     usable_brokers,
     write_assignment,
 )
-from kvorum.metadata.controller.placement import UsableBroker
+from kvorum.client.failures import CommandFailed
+from kvorum.metadata.controller.decide.placement import UsableBroker
 from tests.command import kvorum
 from tests.live.cluster import Cluster
 from tests.polling import eventually
@@ -60,6 +61,13 @@ def test_a_file_that_will_not_do_is_refused_with_the_reason(document, words):
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(CommandFailed, match=words):
         read_assignment(text)
+
+
+def test_the_answer_of_generate_is_a_plan():
+    plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}
+    assert read_assignment(json.dumps({"current": {}, "proposed": plan})) == {("t", 0): (2, 1)}
+    with pytest.raises(BadFile, match="--generate with --out FILE writes such a file"):
+        read_assignment(json.dumps({"proposed": {}}))
 
 
 def test_a_file_that_will_not_do_is_named(monkeypatch, tmp_path):
@@ -168,12 +176,14 @@ class TestLive:
         generate_words = ["partitions", "reassign", "--generate", topics_file]
         generated = json_of(via, *generate_words, "--broker-list", "102")
         assert [p["replicas"] for p in generated["proposed"]["partitions"]] == [[102], [102]]
-        code, out, _ = via(*generate_words, "--broker-list", "101,102")
+        code, out, _ = via(*generate_words, "--broker-list", "101,102", "--out", plan)
         assert code == 0
+        assert out.rstrip().endswith(plan.read_text().rstrip())
+        assert set(read_assignment(plan.read_text())) == {(name, 0), (name, 1)}
         assert "Current partition replica assignment" in out
         assert "Proposed partition reassignment configuration" in out
 
-        plan.write_text(json.dumps(generated["proposed"]))
+        plan.write_text(json.dumps(generated))
         begun = json_of(via, "partitions", "reassign", "--execute", plan)
         assert {row["error"] for row in begun["partitions"]} == {"NONE"}
         assert begun["before"] == generated["current"]
@@ -188,6 +198,23 @@ class TestLive:
         code, out, err = via("partitions", "reassign", "--cancel", plan, "-o", "json")
         assert (code, json.loads(out)) == (0, [])
         assert "nothing is cancelled" in err
+
+    def test_a_cluster_is_healthy_while_a_partition_moves(self, via, cluster, tmp_path):
+        name = f"moving-{via.name}"
+        json_of(via, "topics", "create", name, "--replica-assignment", "101")
+        value, plan = tmp_path / "value", tmp_path / "plan.json"
+        value.write_bytes(bytes(900_000))
+        # More than one answer to a fetch: the throttle lets one pass at once.
+        for _ in range(3):
+            words = ("produce", name, "-i", value, "--whole-file", "-b", cluster.bootstrap)
+            assert kvorum(*words)[0] == 0
+        rows = [{"topic": name, "partition": 0, "replicas": [102]}]
+        plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+        assert via("partitions", "reassign", "--execute", plan, "--throttle", 1)[0] == 0
+        (ongoing,) = json_of(via, "partitions", "reassign", "--list")
+        assert ongoing["adding_replicas"] == [102]
+        assert json_of(via, "health")["is_healthy"]
+        assert via("partitions", "reassign", "--cancel", plan)[0] == 0
 
     def test_refusals_name_the_reason(self, via, tmp_path):
         name = f"refused-{via.name}"
@@ -218,6 +245,7 @@ class TestLive:
         ["reassign", "--execute", "-", "--broker-list", "1"],
         ["reassign", "--generate", "-", "--broker-list", "one"],
         ["reassign", "--generate", "-", "--broker-list", "1,1"],
+        ["reassign", "--execute", "-", "--out", "plan.json"],
         ["reassign", "--verify", "--execute", "-"],
         ["reassign", "--execute", "--verify", "-"],
         ["elect"],

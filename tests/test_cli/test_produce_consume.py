@@ -454,6 +454,18 @@ def test_a_group_goes_on_where_its_last_member_ended(cluster, topic):
     assert described(cluster, group)["state"] == "Empty"
 
 
+def test_a_group_whose_next_record_was_deleted_goes_on_behind_it_with_a_word(cluster, topic):
+    group = f"g-{topic}"
+    sent(cluster, topic, "-p", 0, *range(10))
+    assert printed(cluster, topic, "-g", group, "-n", 2) == [b"0", b"1"]
+    trimmed = piped(cluster, "topics", "trim", topic, "-p", 0, "--offset", 6)
+    assert trimmed.returncode == 0, trimmed.stderr
+    done = piped(cluster, "consume", topic, "-g", group)
+    assert done.stdout.split() == [b"6", b"7", b"8", b"9"], done.stderr
+    assert b"the records up to offset 6 were deleted; going on there" in done.stderr
+    assert committed_offsets(cluster.bootstrap, group, topic, 3)[0] == 10
+
+
 def test_a_group_is_shared_with_confluents_consumer(cluster, topic, tmp_path):
     group = f"g-{topic}"
     arguments = ("consume", topic, "-F", "-g", group, "-f", r"%p\n", "-b", cluster.bootstrap)

@@ -125,7 +125,7 @@ def test_profiles_are_listed_shown_and_deleted():
     ("assignment", "said"),
     [
         ("bootstrap_server=nowhere", "'nowhere' is not host:port"),
-        ("output=xml", "'xml' is none of table, wide, json, yaml"),
+        ("output=xml", "'xml' is none of table, wide, name, json, yaml"),
         ("timeout=0", "'0' is no number of seconds of 0.1 or more"),
         ("timeout=nan", "'nan' is no number of seconds"),
         ("colour=red", "'colour' is no option of a profile"),

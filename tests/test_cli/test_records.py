@@ -1,103 +1,25 @@
-"""Rules of `kvorum produce` and `consume` that need no cluster: partitions, forms, ranges."""
+"""Rules of `kvorum produce` and `consume` that need no cluster: forms, ranges, options."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import socket
-from collections.abc import Mapping
-from random import Random
 
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
-from kvorum.cli.common import CommandFailed
-from kvorum.cli.kafka_client import KafkaConnection
 from kvorum.cli.records import source
-from kvorum.cli.records.offsets import Position, parse_range
-from kvorum.cli.records.outgoing import NewRecord, OutgoingBatch, ProducerIdentity
-from kvorum.cli.records.partitioning import STICKY_BYTES, Partitioner, murmur2
+from kvorum.cli.records.positions import parse_range
 from kvorum.cli.records.source import LineSource
-from kvorum.cli.records.text_input import BadRecord, Template
+from kvorum.cli.records.text_input import BadRecord, NewRecord, Template
 from kvorum.cli.records.text_output import formatter
 from kvorum.cli.records.times import duration_ms, time_ms, time_text
-from kvorum.cli.records.visible import DamagedBatch, Range, end_position, visible_records
-from kvorum.runtime.errors import InvariantViolated
-from kvorum.storage.format.batch import build_batch, iter_records, read_header, stamp
-from kvorum.storage.format.compression import Codec
-from kvorum.storage.format.markers import build_marker
-from kvorum.storage.format.record_codec import Record
+from kvorum.client import connection as kafka_client
+from kvorum.client.cluster.offsets import Position
+from kvorum.client.connection import BrokerGone, KafkaConnection
+from kvorum.client.failures import CommandFailed
 from tests.command import kvorum
-
-# Of Kafka's UtilsTest, as signed numbers.
-KAFKAS_HASHES: Mapping[bytes, int] = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
-
-
-def test_a_key_has_the_hash_that_kafka_gives_it():
-    assert {key: murmur2(key) for key in KAFKAS_HASHES} == {
-        key: value & 0x7FFFFFFF for key, value in KAFKAS_HASHES.items()
-    }
-
-
-def test_records_without_a_key_stay_until_a_batch_is_full_and_avoid_dead_partitions():
-    partitioner = Partitioner({0: 1, 1: -1, 2: 2}, Random(1))
-    half = STICKY_BYTES // 2
-    chosen = [partitioner.partition(None, half) for _ in range(12)]
-    pairs = [tuple(chosen[at : at + 2]) for at in range(0, 12, 2)]
-    assert all(a == b for a, b in pairs)
-    assert all(one != two for one, two in itertools.pairwise(pairs))
-    assert set(chosen) == {0, 2}
-    # A record with a key still goes to the key's partition, though it is dead.
-    assert partitioner.partition(b"foobar", 1) == (-790332482 & 0x7FFFFFFF) % 3
-
-
-@pytest.mark.parametrize("codec", list(Codec))
-@pytest.mark.parametrize("has_headers", [False, True])
-def test_a_batch_holds_its_records(codec, has_headers):
-    headers = ((b"h", b"1"), (b"n", None)) if has_headers else ()
-    records = [
-        NewRecord(b"k%d" % n, None if n == 3 else b"v%d" % n, headers) for n in range(5)
-    ]  # fmt: skip
-    batch = OutgoingBatch(
-        partition=0, records=records, timestamp_ms=9, base_sequence=7, deadline_s=0.0
-    )
-    data = bytes(batch.encode(ProducerIdentity(producer_id=5, producer_epoch=2), codec))
-    header = read_header(data, 0)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, 7)
-    assert (header.compression_code, header.record_count, header.last_offset_delta) == (codec, 5, 4)
-    assert list(iter_records(data, 0, header)) == [
-        Record(n, 9, record.key, record.value, headers) for n, record in enumerate(records)
-    ]
-
-
-def test_times_of_records_may_fall():
-    records = [NewRecord(None, b"a", timestamp_ms=50), NewRecord(None, b"b", timestamp_ms=20)]
-    batch = OutgoingBatch(
-        partition=0, records=records, timestamp_ms=9, base_sequence=-1, deadline_s=0.0
-    )
-    data = bytes(batch.encode(ProducerIdentity(), Codec.NONE))
-    header = read_header(data, 0)
-    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (50, 50)
-    assert [r.timestamp_ms for r in iter_records(data, 0, header)] == [50, 20]
-
-
-def test_halves_keep_the_sequences_of_their_records():
-    records = [NewRecord(None, b"%d" % n) for n in range(5)]
-    last = (1 << 31) - 1
-    batch = OutgoingBatch(
-        partition=3, records=records, timestamp_ms=0, base_sequence=last, deadline_s=1.0
-    )
-    first, second = batch.halves()
-    assert [*first.records, *second.records] == records
-    assert (first.base_sequence, second.base_sequence) == (last, 1)
-
 
 # --- ranges and times ------------------------------------------------------------------------
 
@@ -175,7 +97,15 @@ def test_times_are_in_utc_without_a_zone():
 
 # --- forms -----------------------------------------------------------------------------------
 
-RECORD = Record(7, 1234, b"k", b"v\xff", ((b"h", b"1"), (b"n", None)))
+
+def message(key: bytes | None, value: bytes | None, *headers: tuple[str, bytes | None]) -> Message:
+    return Message(
+        topic="t", partition=3, offset=7, key=key, value=value, headers=[*headers],
+        timestamp=(TIMESTAMP_CREATE_TIME, 1234),
+    )  # fmt: skip
+
+
+RECORD = message(b"k", b"v\xff", ("h", b"1"), ("n", None))
 
 
 @pytest.mark.parametrize(
@@ -188,13 +118,13 @@ RECORD = Record(7, 1234, b"k", b"v\xff", ((b"h", b"1"), (b"n", None)))
     ],
 )
 def test_a_format_string_prints_a_record(form, text):
-    assert formatter(form, b"null")("t", 3, RECORD) == text
+    assert formatter(form, b"null")(RECORD) == text
 
 
 def test_a_null_is_shown_as_the_text_for_it():
-    tombstone = Record(0, 0, None, None)
-    assert formatter(r"%k|%v|%K|%V\n", b"NIL")("t", 0, tombstone) == b"NIL|NIL|-1|-1\n"
-    assert formatter(r"%v\n", b"")("t", 0, tombstone) == b"\n"
+    tombstone = message(None, None)
+    assert formatter(r"%k|%v|%K|%V\n", b"NIL")(tombstone) == b"NIL|NIL|-1|-1\n"
+    assert formatter(r"%v\n", b"")(tombstone) == b"\n"
 
 
 @pytest.mark.parametrize("form", ["%q", r"\q", "%v%", "%v\\"])
@@ -204,12 +134,12 @@ def test_an_unknown_token_is_refused(form):
 
 
 def test_json_lines_are_read_back_as_they_were_written():
-    line = formatter("json", b"")("t", 3, RECORD)
+    line = formatter("json", b"")(RECORD)
     row = json.loads(line)
     assert (row["key"], row["value_base64"], row["offset"]) == ("k", "dv8=", 7)
     assert "value" not in row
     again = Template().from_json(line)
-    assert again == NewRecord(RECORD.key, RECORD.value, RECORD.headers, 3, 1234)
+    assert again == NewRecord(b"k", b"v\xff", ((b"h", b"1"), (b"n", None)), 3, 1234)
 
 
 def test_json_takes_other_values_as_their_text_and_headers_as_an_object():
@@ -284,77 +214,25 @@ def test_a_line_without_an_end_is_refused(monkeypatch):
         lines_of(b"x" * 30, monkeypatch, 4)
 
 
-# --- what a consumer sees --------------------------------------------------------------------
+# --- connections ----------------------------------------------------------------------------
 
 
-def batch(first: int, *values: bytes, producer_id: int = -1) -> bytes:
-    made = build_batch(
-        [(None, value) for value in values],
-        timestamp_ms=0,
-        base_offset=first,
-        producer_id=producer_id,
-        is_transactional=producer_id >= 0,
-    )
-    return bytes(made)
-
-
-def marker(offset: int, *, is_commit: bool, producer_id: int) -> bytes:
-    made = build_marker(
-        is_commit=is_commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0,
-        timestamp_ms=0,
-    )  # fmt: skip
-    stamp(made, 0, base_offset=offset, leader_epoch=0)
-    return bytes(made)
-
-
-LOG = b"".join(
-    [
-        batch(0, b"plain"),
-        batch(1, b"bad-1", b"bad-2", producer_id=5),
-        batch(3, b"good-1", producer_id=6),
-        marker(4, is_commit=False, producer_id=5),
-        batch(5, b"again-good", producer_id=5),
-        marker(6, is_commit=True, producer_id=6),
-        marker(7, is_commit=True, producer_id=5),
-    ]
-)
-
-
-def seen(wanted: Range, aborted: list[tuple[int, int]] | None) -> list[bytes | None]:
-    return [record.value for record in visible_records(LOG, wanted, aborted)]
-
-
-def test_aborted_records_are_hidden_and_the_producers_next_ones_are_not():
-    assert seen(Range(first=0), [(5, 1)]) == [b"plain", b"good-1", b"again-good"]
-    everything = [b"plain", b"bad-1", b"bad-2", b"good-1", b"again-good"]
-    assert seen(Range(first=0), None) == everything
-    assert end_position(LOG, 0) == 8
-
-
-def test_only_the_range_is_seen_and_a_torn_batch_is_not():
-    assert seen(Range(first=2, end=5), None) == [b"bad-2", b"good-1"]
-    torn = LOG[:-10]
-    assert end_position(torn, 0) == 7
-    assert len(list(visible_records(torn, Range(first=0), None))) == 5
-
-
-def test_a_damaged_batch_is_named():
-    damaged = bytearray(LOG)
-    damaged[len(batch(0, b"plain")) - 1] ^= 1
-    with pytest.raises(DamagedBatch, match="offset 0 fails its checksum"):
-        list(visible_records(bytes(damaged), Range(first=0), None))
-
-
-def test_a_question_before_the_answer_to_the_last_one_is_a_bug():
-    # Otherwise the client would read the answer to the fetch as the answer to its next request, a
-    # heartbeat.
+def test_a_connection_whose_answer_did_not_come_is_not_used_again(monkeypatch):
+    # Otherwise the late answer would be read as the answer to the next request.
+    monkeypatch.setattr(kafka_client, "ANSWER_SLACK_S", 0.0)
     topics = {"topics": [], "allow_auto_topic_creation": False,
               "include_topic_authorized_operations": False}  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as server:
-        connection = KafkaConnection([server.getsockname()[:2]], 1.0)
-        connection.post("metadata", 3, 12, topics, flexible=True)
-        with pytest.raises(InvariantViolated, match="not been collected"):
+        connection = KafkaConnection([server.getsockname()[:2]], 0.05)
+        first, _ = server.accept()
+        with first:
+            with pytest.raises(BrokerGone, match="did not answer"):
+                connection.ask("metadata", 3, 12, topics, flexible=True)
+            assert first.recv(4) and b"".join(iter(lambda: first.recv(99), b""))
+        with pytest.raises(BrokerGone, match="did not answer"):
             connection.ask("metadata", 3, 12, topics, flexible=True)
+        second, _ = server.accept()
+        second.close()
         connection.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvorum.cli.offset_plan import BadPlan, Scope, parse_scope, plan_text, read_plan, shifted
-from kvorum.cli.records.offsets import Bounds
+from kvorum.client.cluster.offsets import Bounds
 from tests.clients.groups import QUICK_GROUPS, Reader, committed_offsets, consumer, together
 from tests.clients.java_tools import groups, needs_java, rows
 from tests.command import kvorum

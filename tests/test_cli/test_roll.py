@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -10,10 +11,11 @@ import time
 import click
 import pytest
 
-from kvorum.cli.common import CommandFailed
-from kvorum.cli.kafka_client import BrokerGone
+from kvorum.cli import restarting
 from kvorum.cli.restarting import command_for, restarter
 from kvorum.cli.roll import until
+from kvorum.client.connection import BrokerGone
+from kvorum.client.failures import CommandFailed
 from kvorum.metadata.inspect.roll import RollNode
 from tests.command import kvorum
 from tests.live.cluster import is_alive
@@ -110,9 +112,23 @@ def test_a_command_that_takes_too_long_is_killed_with_its_children(hangs, first,
     eventually(lambda: not is_alive(child()), "the child has ended")
 
 
+@pytest.fixture
+def handled():
+    """Sets a signal's handler for the test. A run of the tests that nohup or a script's background
+    has started inherits SIGHUP and SIGINT as ignored."""
+    with contextlib.ExitStack() as before:
+
+        def handle(number, handler):
+            before.callback(signal.signal, number, signal.getsignal(number))
+            signal.signal(number, handler)
+
+        yield handle
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_roll_that_is_ended_leaves_no_command_behind(hangs, capsys, number):
+def test_a_roll_that_is_ended_leaves_no_command_behind(hangs, capsys, number, handled):
     template, child = hangs
+    handled(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
     def send():
         child()
@@ -127,6 +143,33 @@ def test_a_roll_that_is_ended_leaves_no_command_behind(hangs, capsys, number):
     eventually(lambda: not is_alive(child()), "the child has ended")
     assert "killed before its end; see whether broker-101 runs" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_roll_that_is_ended_while_a_command_starts_leaves_none_behind(
+    hangs, monkeypatch, handled, number
+):
+    template, child = hangs
+    handled(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    start = restarting._started
+
+    def started(*arguments):
+        process = start(*arguments)
+        child()
+        os.kill(os.getpid(), number)
+        return process
+
+    monkeypatch.setattr(restarting, "_started", started)
+    with pytest.raises(KeyboardInterrupt):
+        by_command(template.format(""))(NODE, 60.0)
+    eventually(lambda: not is_alive(child()), "the child has ended")
+
+
+def test_a_roll_under_nohup_outlives_its_terminal(tmp_path, handled):
+    handled(signal.SIGHUP, signal.SIG_IGN)
+    file = tmp_path / "done"
+    by_command(f"sh -c 'kill -HUP {os.getpid()}; echo {{node}} > {file}'")(NODE, 60.0)
+    assert file.read_text() == "broker-101\n"
 
 
 def test_a_command_may_leave_the_node_running(tmp_path):

@@ -217,3 +217,11 @@ def test_a_broker_that_died_is_shown_and_does_not_stop_the_view(cluster):
         assert dead["out_of_sync"] > 0
     finally:
         cluster.restart("broker-102")
+
+
+def test_a_replica_that_a_reassignment_adds_is_not_counted_as_under_replicated():
+    topics = [{"topic": "t", "partitions": [partition(0, 1, isr=(1,))]}]
+    now = sample(1, {}, topics=topics)
+    moving = replace(now, reassigning={("t", 0): [2]})
+    counts = [view_of(now, each).topics[0]["under_replicated"] for each in (now, moving)]
+    assert counts == [1, 0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from kvorum.cli.records.transactions import OpenTransaction, hanging
+from kvorum.client.groups.transactions import OpenTransaction, hanging
 from kvorum.storage.format.batch import build_batch
 from tests.clients.java_tools import needs_java, tool
 from tests.command import kvorum

@@ -9,8 +9,9 @@ import click
 import pytest
 import yaml
 
-from kvorum.cli.common import CommandFailed, cluster_options, show
+from kvorum.cli.common import cluster_options, show
 from kvorum.cli.watch import watchable
+from kvorum.client.failures import CommandFailed
 
 
 def watched(monkeypatch, answers, *arguments):

@@ -9,20 +9,20 @@ import tomllib
 
 import pytest
 
-from kvorum.chaos.live.toxiproxy_server import find_server
+from kvorum.chaos.live.host.toxiproxy_server import find_server
 from kvorum.cli.acl_broker import outcome
-from kvorum.cli.common import (
+from kvorum.cli.common import show_outcomes
+from kvorum.client.config_hints import with_hint
+from kvorum.client.failures import (
     CommandFailed,
     check,
     check_topic,
     exit_code_of,
     fail_on_errors,
     refusal,
-    show_outcomes,
 )
-from kvorum.cli.config_hints import with_hint
-from kvorum.cli.rights import Right, on_cluster, on_topic, way_out
-from kvorum.metadata.access.model import OPERATIONS_OF, ResourceType
+from kvorum.client.rights import Right, on_cluster, on_topic, way_out
+from kvorum.metadata.image.acl import OPERATIONS_OF, ResourceType
 from kvorum.runtime.errors import ConfigError, ErrorCode
 from tests.command import kvorum
 
@@ -128,14 +128,15 @@ def test_the_way_to_a_toxiproxy_server_is_one_that_is_there(
     monkeypatch, tmp_path, is_checkout, words
 ):
     root = tmp_path / "root"
-    (root / "chaos" / "live").mkdir(parents=True)
+    host = root / "kvorum" / "chaos" / "live" / "host"
+    host.mkdir(parents=True)
     if is_checkout:
         (root / "deploy").mkdir()
         (root / "deploy" / "setup.sh").touch()
     monkeypatch.delenv("KVORUM_TOXIPROXY_SERVER", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    module = str(root / "chaos" / "live" / "toxiproxy_server.py")
-    monkeypatch.setattr("kvorum.chaos.live.toxiproxy_server.__file__", module)
+    module = str(host / "toxiproxy_server.py")
+    monkeypatch.setattr("kvorum.chaos.live.host.toxiproxy_server.__file__", module)
     with pytest.raises(ConfigError) as refused:
         find_server()
     assert words in str(refused.value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from kvorum.console.sample import Answer, QuorumNode, Sample, TimelineLine
-from kvorum.console.topics_summary import TopicBook
-from kvorum.console.views import Facts
+from kvorum.console.core.sample import Answer, QuorumNode, Sample, TimelineLine
+from kvorum.console.core.topics_summary import TopicBook
+from kvorum.console.core.views import Facts
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.record_codec import encode_record

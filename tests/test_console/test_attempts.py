@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.console.attempts import (
+from kvorum.console.core.attempts import (
     FAILURES_OF_ADDRESS_MAX,
     FAILURES_OF_USER_MAX,
     KEPT_MAX,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.cli.common import EXIT_NO_QUORUM, EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.client.failures import (
+    EXIT_NO_QUORUM,
+    EXIT_NOT_AUTHORIZED,
+    EXIT_UNREACHABLE,
+    CommandFailed,
+)
 from kvorum.console import broker_source
 from kvorum.console.broker_source import BrokerSource, FallbackSource, SessionSource
-from kvorum.metadata.access.model import AclOperation
+from kvorum.metadata.image.acl import AclOperation
 from tests.test_console.samples import StandingSource
 
 TOPIC = {
@@ -64,6 +69,10 @@ def test_a_user_without_the_quorum_sees_topics_and_brokers_over_one_connection(b
     shown = source()
     sample = shown.read()
     assert "DESCRIBE on the cluster" in sample.no_quorum and sample.leader_id == -1
+    following = "CLUSTER_ACTION on the cluster"
+    assert sample.hidden == {
+        "quorum": "DESCRIBE on the cluster", "elections": following, "min_isr": following,
+    }  # fmt: skip
     partition = sample.image.topic("orders").partitions[0]
     assert (partition.leader, partition.isr) == (101, (101,))
     assert shown.broker_addresses() == [("h", 9092)]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kvorum.cli.common import CommandFailed
+from kvorum.client.failures import CommandFailed
 from kvorum.console.server import listen
 from tests.tree import ROOT
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, CommandFailed
-from kvorum.cli.group_client import NoSuchGroup
-from kvorum.cli.kafka_client import BrokerGone
+from kvorum.client.connection import BrokerGone
+from kvorum.client.failures import EXIT_NOT_AUTHORIZED, CommandFailed
+from kvorum.client.groups.group_client import NoSuchGroup
 from kvorum.console.desk import described_groups
 
 

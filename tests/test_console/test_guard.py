@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.console.guard import (
+from kvorum.console.core.guard import (
     Rules,
     check_change,
     check_host,

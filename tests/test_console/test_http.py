@@ -10,10 +10,10 @@ from urllib.parse import unquote_plus
 import pytest
 from starlette.testclient import TestClient
 
-from kvorum.cli.common import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
+from kvorum.client.failures import EXIT_NOT_AUTHORIZED, EXIT_UNREACHABLE, CommandFailed
 from kvorum.console.app import PAGES, Console
+from kvorum.console.core.guard import Rules
 from kvorum.console.desk import Desk
-from kvorum.console.guard import Rules
 from kvorum.console.runs import Runs
 from kvorum.console.static_files import FOLDER
 from kvorum.runtime.errors import ConfigError

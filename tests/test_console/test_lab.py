@@ -10,8 +10,8 @@ import pytest
 
 from kvorum.console.lab import NO_LINKS, Lab
 from kvorum.console.proxied_links import ProxiedLinks
-from kvorum.launch.cluster_file import ClusterFile, NodeEntry, write_cluster_file
-from kvorum.launch.control import process_state
+from kvorum.launch.cluster.cluster_file import ClusterFile, NodeEntry, write_cluster_file
+from kvorum.launch.dev.control import process_state
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 

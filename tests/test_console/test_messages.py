@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.console.message_reader import question_of
-from kvorum.console.message_rows import (
+from kvorum.console.core.message_rows import (
     HEADERS_MAX,
     LIST_BYTES_MAX,
     records_in,
     row_of,
     shown,
 )
-from kvorum.console.views import BadParameter
+from kvorum.console.core.views import BadParameter
+from kvorum.console.message_reader import question_of
 from kvorum.storage.format.batch import BatchError, build_batch
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.format.markers import build_marker

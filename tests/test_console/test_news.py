@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kvorum.console.news import SENTENCES_MAX, news_between
-from kvorum.console.sample import Answer
+from kvorum.console.core.news import SENTENCES_MAX, news_between
+from kvorum.console.core.sample import Answer
 from kvorum.metadata.image.records import PartitionChange, RemoveTopic
 from tests.test_console.samples import (
     ORDERS,
@@ -103,3 +103,9 @@ def test_another_cluster_is_told_once():
     assert texts(sample_with(BASE), sample_with(cluster_id="other")) == [
         "another cluster answers: other"
     ]
+
+
+def test_a_right_that_is_given_or_taken_is_no_news_of_the_quorum():
+    hidden = {"quorum": "DESCRIBE on the cluster"}
+    without = sample_with(BASE, cluster_id="", leader_id=-1, answers={}, hidden=hidden)
+    assert texts(sample_with(BASE), without) == texts(without, sample_with(BASE)) == []

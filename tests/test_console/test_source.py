@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.cli.common import EXIT_UNREACHABLE, CommandFailed
+from kvorum.client.failures import EXIT_UNREACHABLE, CommandFailed
 from kvorum.console import source as source_module
 from kvorum.console.source import BEHIND_LOOKS_MAX, ClusterSource
 from kvorum.metadata.image.records import PartitionChange
@@ -30,10 +30,10 @@ class Controllers:
         self.opened = 0
         self.closed = 0
 
-    def open(self, servers, controllers, timeout_s):
+    def open(self, kind, addresses, timeout_s):
         self.opened += 1
         if not self.is_reachable:
-            raise CommandFailed(f"no broker reachable at {servers or controllers}", 3)
+            raise CommandFailed(f"no {kind} reachable at {addresses}", 3)
         return self
 
     def close(self):
@@ -82,13 +82,13 @@ class Controllers:
 @pytest.fixture
 def controllers(monkeypatch):
     played = Controllers(cluster_records())
-    monkeypatch.setattr(source_module, "open_controllers", played.open)
+    monkeypatch.setattr(source_module, "controllers_of", played.open)
     return played
 
 
 @pytest.fixture
 def source(controllers):
-    return ClusterSource("h:1", None, 1.0)
+    return ClusterSource("broker", [("h", 1)], 1.0)
 
 
 def test_only_new_records_are_asked_for(controllers, source):
@@ -107,7 +107,7 @@ def test_image_that_grew_is_that_of_a_fresh_look(controllers, source):
         controllers.records.append(
             PartitionChange(topic_id=ORDERS, partition_id=number, isr=(101, 103))
         )
-        assert source.read().image == ClusterSource("h:1", None, 1.0).read().image
+        assert source.read().image == ClusterSource("broker", [("h", 1)], 1.0).read().image
 
 
 def test_another_cluster_at_the_address_is_read_from_its_beginning(controllers, source):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kvorum.console.core.views import BadParameter, NotThere
 from kvorum.console.travel import Travel
-from kvorum.console.views import BadParameter, NotThere
 from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.metadata.image.records import HIDDEN, Config, PartitionChange, RemoveTopic
 from tests.test_console.samples import (

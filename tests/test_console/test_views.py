@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.console.patch import difference, without_nulls
-from kvorum.console.sample import QuorumNode
-from kvorum.console.topics_summary import TopicBook, state_of, summary_of, totals_of
-from kvorum.console.views import BadParameter, NotThere, document_of, whole, window
+from kvorum.console.core.patch import difference, without_nulls
+from kvorum.console.core.sample import QuorumNode, Sample
+from kvorum.console.core.topics_summary import TopicBook, state_of, summary_of, totals_of
+from kvorum.console.core.views import BadParameter, NotThere, document_of, whole, window
 from kvorum.metadata.image.image import RESOURCE_TOPIC
-from kvorum.metadata.image.records import Config, PartitionChange, Topic
+from kvorum.metadata.image.records import Config, Endpoint, PartitionChange, Topic
 from tests.test_console.samples import (
+    NOW_MS,
     ORDERS,
     cluster_records,
     facts_with,
     image_with,
+    registration,
     sample_with,
     topic_records,
 )
@@ -84,6 +88,32 @@ def test_quorum_without_a_leader_says_why_and_knows_no_lag():
     assert "leader_id" not in view
     assert view["no_quorum"].startswith("no quorum")
     assert all("lag" not in row for row in view["nodes"].values())
+
+
+def test_quorum_that_the_user_may_not_see_has_no_numbers_and_names_the_right():
+    right = "DESCRIBE on the cluster"
+    hidden = {"quorum": right, "elections": "CLUSTER_ACTION on the cluster"}
+    sample = Sample(taken_ms=NOW_MS, image=image_with(*cluster_records()), hidden=hidden)
+    view = document_of("quorum", facts_with(sample), {})
+    assert view["hidden"] == hidden
+    assert not {"leader_id", "leader_epoch", "high_watermark"} & view.keys()
+
+
+def test_min_isr_that_was_not_read_is_not_shown():
+    sample = sample_with(hidden={"min_isr": "CLUSTER_ACTION on the cluster"})
+    assert "min_isr" not in document_of("topics", facts_with(sample), {})["rows"]["orders"]
+    assert "min_isr" not in document_of("topic", facts_with(sample), {"name": "orders"})["summary"]
+    assert document_of("topics", facts_with(), {})["rows"]["orders"]["min_isr"] == 1
+
+
+@pytest.mark.parametrize(("protocol", "port"), [("SASL_SSL", 9094), ("SSL", 9092)])
+def test_address_of_a_broker_is_its_listener_for_the_user(protocol, port):
+    endpoints = (Endpoint("NODES", "h", 9092, "SSL"), Endpoint("CLIENTS", "h", 9094, "SASL_SSL"))
+    record = dataclasses.replace(registration(101), endpoints=endpoints)
+    sample = sample_with(image_with(record), protocol=protocol)
+    address = f"h:{port}"
+    assert document_of("brokers", facts_with(sample), {})["rows"]["101"]["address"] == address
+    assert document_of("quorum", facts_with(sample), {})["nodes"]["101"]["address"] == address
 
 
 def test_dead_broker_of_a_lab_stays_on_the_quorum_page_under_a_leader_that_never_heard_it():
@@ -236,3 +266,14 @@ def test_state_is_the_worst():
     down = image.topics[bytes([6] * 16)].partitions[0]
     well = image.topics[ORDERS].partitions[0]
     assert (state_of(down, 2), state_of(well, 2), state_of(well, 5)) == ("offline", "ok", "ok")
+
+
+def test_a_replica_that_a_reassignment_adds_is_no_illness():
+    moving = PartitionChange(topic_id=ORDERS, partition_id=0, replicas=(101, 102, 103, 104))
+    adding = dataclasses.replace(moving, adding_replicas=(104,))
+    image = image_with(*cluster_records())
+    states = [
+        state_of(image_with(change, base=image).topics[ORDERS].partitions[0], 1)
+        for change in (moving, adding)
+    ]
+    assert states == ["under-replicated", "ok"]

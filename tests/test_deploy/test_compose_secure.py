@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kvorum.launch.client_security import read_properties
-from kvorum.launch.node_file import node_properties
-from kvorum.launch.properties import broker_config, controller_config
+from kvorum.client.security import read_properties
+from kvorum.launch.config.node_file import node_properties
+from kvorum.launch.config.properties import broker_config, controller_config
 from tests.shell import Shell, shell_block
 from tests.test_deploy.compose import COMPOSE, node_names, services
 from tests.test_deploy.tools import DEPLOY, run, tool

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from kvorum.launch.node_file import node_properties
-from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.config.node_file import node_properties
+from kvorum.launch.config.properties import broker_config, controller_config
 from tests.test_deploy.chart import (
     CHART,
     RELEASE,

@@ -7,11 +7,11 @@ import re
 import pytest
 import yaml
 
-from kvorum.launch.client_security import read_properties, security_of
-from kvorum.launch.dev_certificates import described
-from kvorum.launch.node_file import node_properties
-from kvorum.launch.properties import broker_config, controller_config
-from kvorum.launch.secure_plan import security_properties
+from kvorum.client.security import read_properties, security_of
+from kvorum.launch.cluster.dev_certificates import described
+from kvorum.launch.cluster.secure_plan import security_properties
+from kvorum.launch.config.node_file import node_properties
+from kvorum.launch.config.properties import broker_config, controller_config
 from tests.shell import Shell
 from tests.test_deploy.chart import (
     RELEASE,

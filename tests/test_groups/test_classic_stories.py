@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvorum.broker.groups.classic.states import TRANSITIONS, GroupState, is_allowed
-from kvorum.broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from kvorum.broker.groups.requests import DescribeGroup, ListGroups
-from kvorum.broker.groups.timers import SyncTimer
+from kvorum.broker.groups.classic.states import TRANSITIONS, ClassicGroupState, is_allowed
+from kvorum.broker.groups.steps.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from kvorum.broker.groups.steps.requests import DescribeGroup, ListGroups
+from kvorum.broker.groups.steps.timers import SyncTimer
 from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.world import GROUP, REBALANCE_MS, SESSION_MS, World, join_body
 
@@ -234,7 +234,7 @@ def test_the_last_member_that_leaves_makes_the_group_empty_in_the_log():
     assert world.state == "Empty"
     assert len(world.log) == before + 1
     group = world.loaded().groups[GROUP]
-    assert (group.state, group.generation_id) == (GroupState.EMPTY, generation_id + 1)
+    assert (group.state, group.generation_id) == (ClassicGroupState.EMPTY, generation_id + 1)
     assert (group.protocol_type, group.protocol_name, group.leader_id) == ("consumer", None, None)
     assert world.heartbeat(member, generation_id) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -478,8 +478,8 @@ def test_administrators_see_groups_and_members():
 
 def test_the_table_has_every_state_and_no_way_out_of_dead():
     named = {row.source for row in TRANSITIONS} | {row.target for row in TRANSITIONS}
-    assert named == set(GroupState)
-    assert not any(is_allowed(GroupState.DEAD, state) for state in GroupState)
+    assert named == set(ClassicGroupState)
+    assert not any(is_allowed(ClassicGroupState.DEAD, state) for state in ClassicGroupState)
 
 
 def test_the_page_on_groups_shows_the_table():

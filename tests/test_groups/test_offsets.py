@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kvorum.broker.coordinator.model import TopicsChanged
-from kvorum.broker.groups.config import GroupConfig
-from kvorum.broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
-from kvorum.broker.groups.step_effects import BATCH_BYTES_MAX
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.requests import DeleteGroup, DeleteOffsets, TopicPartitions
+from kvorum.broker.groups.steps.step_effects import BATCH_BYTES_MAX
 from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.world import (
     GROUP,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.broker.groups.records import (
+from kvorum.broker.groups.steps.records import (
     GroupKey,
     GroupValue,
     MemberValue,
@@ -28,9 +28,12 @@ TEXT = st.text(max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
-# Written by Apache Kafka 4.1.0.
+# Written by Apache Kafka 4.1.0, and one by 4.4.0, which adds the topic id.
 OFFSET_KEY = bytes.fromhex("0001 0005 67726f7570 0005 746f706963 00000000")
 OFFSET_VALUE = bytes.fromhex("0004 0000000000000032 00000000 01 000001a1fd2f7184 00")
+OFFSET_VALUE_WITH_ID = bytes.fromhex(
+    "0004 0000000000000001 00000000 01 000001a2227d19f3 01 00 10 f13b2aada01548008d52ac793124cf14"
+)
 NEW_GROUP_KEY = bytes.fromhex("0002 0005 67726f7570")
 NEW_GROUP_VALUE = bytes.fromhex("0003 0000 00000000 ffff ffff 000001a1fd2f99aa 00000000")
 
@@ -41,6 +44,10 @@ def test_an_offset_has_kafkas_bytes():
     assert encode_offset(value) == OFFSET_VALUE
     assert decode_key(OFFSET_KEY) == OffsetKey("group", "topic", 0)
     assert decode_offset(OFFSET_VALUE) == value
+    topic_id = bytes.fromhex("f13b2aada01548008d52ac793124cf14")
+    with_id = OffsetValue(1, 0, "", 0x1A2227D19F3, topic_id=topic_id)
+    assert encode_offset(with_id) == OFFSET_VALUE_WITH_ID
+    assert decode_offset(OFFSET_VALUE_WITH_ID) == with_id
 
 
 def test_a_new_group_has_kafkas_bytes():

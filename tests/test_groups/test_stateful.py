@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kvorum.broker.coordinator.model import ReplayedRecord, TopicsChanged
-from kvorum.broker.groups.classic.states import GroupState
-from kvorum.broker.groups.config import GroupConfig
-from kvorum.broker.groups.records import group_key
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.classic.states import ClassicGroupState
+from kvorum.broker.groups.shard import GroupShard
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.records import group_key
+from kvorum.broker.groups.steps.requests import (
     DeleteGroup,
     DeleteOffsets,
     Joined,
@@ -30,8 +31,7 @@ from kvorum.broker.groups.requests import (
     Synced,
     TopicPartitions,
 )
-from kvorum.broker.groups.shard import GroupShard
-from kvorum.broker.groups.timers import (
+from kvorum.broker.groups.steps.timers import (
     ExpiryTimer,
     JoinTimer,
     PendingMemberTimer,
@@ -280,10 +280,10 @@ class GroupLife(RuleBasedStateMachine):
         for member in group.members.values() if group is not None else ():
             if member.join_token is not None:
                 parked[member.join_token] = JoinTimer(GROUP)
-                assert group.state == GroupState.PREPARING_REBALANCE
+                assert group.state == ClassicGroupState.PREPARING_REBALANCE
             if member.sync_token is not None:
                 parked[member.sync_token] = SyncTimer(GROUP)
-                assert group.state == GroupState.COMPLETING_REBALANCE
+                assert group.state == ClassicGroupState.COMPLETING_REBALANCE
         assert set(parked) == self.world.waiting
         assert set(parked.values()) <= set(self.world.timers)
 
@@ -297,9 +297,12 @@ class GroupLife(RuleBasedStateMachine):
                 case PendingMemberTimer():
                     assert name.member_id in group.pending_members
                 case JoinTimer():
-                    assert group.state == GroupState.PREPARING_REBALANCE
+                    assert group.state == ClassicGroupState.PREPARING_REBALANCE
                 case SyncTimer():
-                    assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+                    assert group.state in (
+                        ClassicGroupState.COMPLETING_REBALANCE,
+                        ClassicGroupState.STABLE,
+                    )
                     assert group.pending_sync
                 case _:
                     assert name == ExpiryTimer()
@@ -309,7 +312,7 @@ class GroupLife(RuleBasedStateMachine):
                 assert name in self.world.timers or (member.is_waiting and not member.is_new)
             for member_id in group.pending_members:
                 assert PendingMemberTimer(GROUP, member_id) in self.world.timers
-            if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            if group.state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
                 # Only static members count beyond the limit: they keep their place while they are
                 # away.
                 dynamic = [m for m in group.members.values() if not m.is_static]
@@ -332,7 +335,11 @@ class GroupLife(RuleBasedStateMachine):
         self.world.advance(1_000_000)
         assert not self.world.waiting
         for group in self.world.shard.groups.values():
-            assert (group.state, group.members, group.pending_members) == (GroupState.EMPTY, {}, {})
+            assert (group.state, group.members, group.pending_members) == (
+                ClassicGroupState.EMPTY,
+                {},
+                {},
+            )
 
 
 def offsets_of(shard: GroupShard):

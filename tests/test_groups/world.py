@@ -13,27 +13,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvorum.broker.coordinator.model import (
-    Answer,
     Append,
+    Ask,
     CancelTimer,
     Client,
     Effect,
     Event,
     Instant,
     ReplayedRecord,
-    Request,
     SetTimer,
+    ShardAnswer,
+    ShardRequest,
     TimerFired,
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.groups.config import GroupConfig
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.shard import GroupShard
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.requests import (
     Assignment,
     CommitOffsets,
     CommitTransactionOffsets,
     FetchOffsets,
-    Heartbeat,
+    GroupHeartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
@@ -42,7 +44,6 @@ from kvorum.broker.groups.requests import (
     SyncGroup,
     TopicPartitions,
 )
-from kvorum.broker.groups.shard import GroupShard
 
 WALL_MS = 1_700_000_000_000
 GROUP = "group"
@@ -73,9 +74,10 @@ class World:
         self.is_replicating = True
         self.answers: dict[int, Any] = {}
         self.waiting: set[int] = set()
-        self.parked: list[tuple[int, Answer]] = []
+        self.parked: list[tuple[int, ShardAnswer]] = []
         self.timers: dict[Hashable, int] = {}
         self.appends: list[Append] = []
+        self.questions: list[Any] = []
         self.may_describe: Callable[[str], bool] | None = None
         self._token = 0
         self.shard = GroupShard(self.config, self.rng)
@@ -94,7 +96,7 @@ class World:
             match effect:
                 case Append():
                     self._append(effect)
-                case Answer():
+                case ShardAnswer():
                     assert effect.token in self.waiting, f"{effect.token} is answered twice"
                     self.waiting.remove(effect.token)
                     if effect.is_durable:
@@ -105,6 +107,8 @@ class World:
                     self.timers[effect.name] = effect.deadline_ms
                 case CancelTimer():
                     self.timers.pop(effect.name, None)
+                case Ask():
+                    self.questions.append(effect.question)
                 case _:
                     raise AssertionError(f"unexpected {effect}")
         if self.is_replicating:
@@ -184,7 +188,7 @@ class World:
         self._token += 1
         self.waiting.add(self._token)
         self.give(
-            Request(
+            ShardRequest(
                 token=self._token,
                 body=body,
                 client=Client(id=client_id, host="/127.0.0.1", may_describe=self.may_describe),
@@ -222,7 +226,7 @@ class World:
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> Any:
         return self.call(
-            Heartbeat(
+            GroupHeartbeat(
                 group_id=GROUP,
                 generation_id=generation_id,
                 member_id=member_id,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from kvorum.launch.broker_process import BrokerProcess
-from kvorum.launch.cluster_file import ClusterFile, NodeEntry, write_cluster_file
-from kvorum.launch.log_directories import OwnDirectories, take_directories
-from kvorum.launch.plan import plan_cluster
-from kvorum.launch.properties import broker_config
+from kvorum.launch.cluster.cluster_file import ClusterFile, NodeEntry, write_cluster_file
+from kvorum.launch.cluster.this_machine import plan_cluster
+from kvorum.launch.config.properties import broker_config
+from kvorum.launch.directories.log_directories import OwnDirectories, take_directories
+from kvorum.launch.nodes.broker_process import BrokerProcess
 from kvorum.runtime.disk import OsDisk
 from tests.test_runtime.http2_peers import free_port
 

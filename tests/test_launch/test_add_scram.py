@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.broker.sasl.client import ScramClient
-from kvorum.broker.sasl.exchange import AuthenticationFailed
-from kvorum.broker.sasl.scram import MECHANISMS, Credential, ScramExchange
-from kvorum.launch.add_scram import has_password, parse_add_scram
-from kvorum.launch.bootstrap_records import read_bootstrap_records
+from kvorum.broker.sasl.core.client import ScramClient
+from kvorum.broker.sasl.core.exchange import AuthenticationFailed
+from kvorum.broker.sasl.core.scram import MECHANISMS, Credential, ScramExchange
+from kvorum.launch.cluster.add_scram import has_password, parse_add_scram
+from kvorum.launch.directories.bootstrap_records import read_bootstrap_records
 from kvorum.metadata.image.records import FeatureLevel, Record, ScramCredential
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.errors import ConfigError
@@ -201,7 +201,7 @@ def test_the_first_decision_of_a_new_cluster_has_its_first_users_and_no_later_on
 
 
 def test_the_levels_of_a_new_cluster_come_before_its_users() -> None:
-    from kvorum.metadata.controller.controller import Controller, ControllerConfig
+    from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
 
     credentials = parsed("SCRAM-SHA-512=[name=alice,password=x]")
     controller = Controller(ControllerConfig(), cluster_id="c", rng=random.Random(0))

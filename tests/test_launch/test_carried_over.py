@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from kvorum.broker.config.dynamic_config import ignored_configs
-from kvorum.launch.kafka_properties import reject_unknown
-from kvorum.launch.plan import plan_cluster
-from kvorum.launch.properties import broker_config, controller_config, static_values
-from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.cluster.this_machine import plan_cluster
+from kvorum.launch.config.kafka_properties import reject_unknown
+from kvorum.launch.config.properties import broker_config, controller_config, static_values
+from kvorum.launch.config.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
-from kvorum.metadata.configs.effective import Source, StaticValue, broker_settings
+from kvorum.metadata.configs.effective import (
+    ConfigSource,
+    StaticValue,
+    broker_settings,
+    shown_settings,
+)
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, RESOURCE_BROKER, ClusterImage
 from kvorum.metadata.image.records import Config
@@ -95,6 +100,13 @@ def test_the_same_file_starts_a_controller():
 def test_a_file_without_such_names_has_no_notes():
     assert broker_config(BROKER)[0].notes == ()
     assert controller_config(CONTROLLER)[0].notes == ()
+
+
+def test_the_schedulers_interval_of_flushes_holds_where_theirs_is_not_given():
+    given = {"log.flush.scheduler.interval.ms": 9000}
+    assert broker_config({**BROKER, **given})[1].log_flush_interval_ms == 9000
+    given["log.flush.interval.ms"] = 5
+    assert broker_config({**BROKER, **given})[1].log_flush_interval_ms == 5
 
 
 @pytest.mark.parametrize(
@@ -217,7 +229,7 @@ def test_the_name_of_a_plug_in_is_a_note_if_unknown_names_are_allowed(config_of,
 @CONFIG_OF
 def test_a_property_of_an_older_kafka_is_a_note_without_its_value(config_of, name: str):
     (note,) = config_of({name: "hunter2"}).notes
-    assert note == f"{name} is kept and changes nothing: Kafka 4.3 has it no more"
+    assert note == f"{name} is kept and changes nothing: Kafka 4.4 has it no more"
 
 
 def test_a_note_has_the_nearest_property():
@@ -232,7 +244,8 @@ def test_typed_by_hand_an_unknown_name_is_a_mistake():
         reject_unknown({"node.ids": 1, "zebra": 2}, names)
     assert str(error.value) == (
         "unknown property 'node.ids' (did you mean 'node.id'?), unknown property 'zebra'; "
-        "a plug-in's property belongs in the node's file"
+        "a plug-in's property belongs in the node's file, beside "
+        "kvorum.allow.unknown.properties=true"
     )
 
 
@@ -266,11 +279,11 @@ def test_every_property_of_the_file_is_a_static_value():
 def test_times_of_the_file_are_synonyms_nearest_first():
     key = BROKER_CONFIGS["log.retention.ms"]
     static = static_values({**BROKER, "log.retention.hours": 24, "log.retention.minutes": 77})
-    hours = ("log.retention.hours", "24", Source.STATIC_BROKER)
-    minutes = ("log.retention.minutes", "77", Source.STATIC_BROKER)
-    default = ("log.retention.hours", "168", Source.DEFAULT)
+    hours = ("log.retention.hours", "24", ConfigSource.STATIC_BROKER)
+    minutes = ("log.retention.minutes", "77", ConfigSource.STATIC_BROKER)
+    default = ("log.retention.hours", "168", ConfigSource.DEFAULT)
 
-    def found(**own: str) -> list[tuple[str, str | None, Source]]:
+    def found(**own: str) -> list[tuple[str, str | None, ConfigSource]]:
         settings = broker_settings(key, own=own, shared={}, static=static)
         return [(s.name, s.value, s.source) for s in settings]
 
@@ -281,8 +294,10 @@ def test_times_of_the_file_are_synonyms_nearest_first():
     assert [(s.name, s.value, s.source) for s in own_minutes] == [minutes, hours, default]
     only_hours = static_values({**BROKER, "log.retention.hours": 24})
     key_of_minutes = BROKER_CONFIGS["log.retention.minutes"]
-    assert broker_settings(key_of_minutes, own={}, shared={}, static=only_hours) == ()
-    own = ("log.retention.ms", "5", Source.DYNAMIC_BROKER)
+    hours_alone = broker_settings(key_of_minutes, own={}, shared={}, static=only_hours)
+    assert [s.name for s in hours_alone] == ["log.retention.hours", "log.retention.hours"]
+    assert shown_settings("log.retention.minutes", hours_alone) == ()
+    own = ("log.retention.ms", "5", ConfigSource.DYNAMIC_BROKER)
     assert found(**{"log.retention.ms": "5"}) == [own, minutes, hours, default]
     held = broker_settings(key, own={}, shared={}, static=static)[0].value_held
     assert held == str(77 * 60_000)

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kvorum.launch.dev_certificate_files import Request, make_certificates
-from kvorum.launch.dev_certificates import (
+from kvorum.launch.cluster.dev_certificate_files import CertificateRequest, make_certificates
+from kvorum.launch.cluster.dev_certificates import (
     Authority,
     Wanted,
     described,
@@ -36,7 +36,7 @@ DAY = datetime.timedelta(days=1)
 
 def made(folder: Path, *nodes: str, now: datetime.datetime = NOW, **more: object) -> dict[str, str]:
     """By file name: whether this call made or kept the file."""
-    request = Request(nodes=nodes, **more)  # type: ignore[arg-type]
+    request = CertificateRequest(nodes=nodes, **more)  # type: ignore[arg-type]
     return {each.name: each.state for each in make_certificates(str(folder), request, now)}
 
 
@@ -127,7 +127,7 @@ def test_force_makes_the_named_ones_anew_under_the_same_ca(tmp_path: Path) -> No
 
 def test_a_kept_file_that_will_not_do_is_named(tmp_path: Path) -> None:
     def warnings(now: datetime.datetime = NOW, **more: object) -> list[str]:
-        request = Request(nodes=["a"], **more)  # type: ignore[arg-type]
+        request = CertificateRequest(nodes=["a"], **more)  # type: ignore[arg-type]
         return [each.warning for each in make_certificates(str(tmp_path), request, now)]
 
     made(tmp_path, "a", days=2)
@@ -171,7 +171,7 @@ def test_the_ca_may_be_one_of_several_in_its_file(tmp_path: Path) -> None:
     new = new_authority(NOW)
     (tmp_path / "ca.pem").write_bytes(old + new.certificate_pem)
     (tmp_path / "ca.key").write_bytes(new.key_pem)
-    request = Request(nodes=["a", "b"])
+    request = CertificateRequest(nodes=["a", "b"])
     assert [each.is_own for each in make_certificates(str(tmp_path), request, NOW)] == [True] * 3
     assert handshake(tmp_path, "b", "a", "localhost") == "a"
 

@@ -10,9 +10,10 @@ import sys
 import pytest
 
 from kvorum.cli.main import main
-from kvorum.launch import supervisor
-from kvorum.launch.cluster_file import read_cluster_file
-from kvorum.launch.plan import node_count, plan_cluster
+from kvorum.launch.cluster.cluster_file import read_cluster_file
+from kvorum.launch.cluster.plan import node_count
+from kvorum.launch.cluster.this_machine import plan_cluster
+from kvorum.launch.dev import supervisor
 from tests.test_launch.node_folders import known_cluster
 
 

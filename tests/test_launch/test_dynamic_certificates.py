@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kvorum.launch.dynamic_certificates import DynamicCertificates
-from kvorum.launch.properties import broker_config
+from kvorum.launch.config.properties import broker_config
+from kvorum.launch.nodes.dynamic_certificates import DynamicCertificates
 from kvorum.metadata.configs.config_keys import (
     broker_config_problem,
     broker_key,

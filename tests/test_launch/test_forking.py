@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kvorum.launch.forking import spawn
-from kvorum.launch.plan import NodePlan
+from kvorum.launch.cluster.plan import NodePlan
+from kvorum.launch.dev.forking import spawn
 
 
 def test_a_node_whose_start_raises_leaves_the_reason_in_its_log(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kvorum.launch.metrics.health import LEADER_SILENCE_MS_MAX, STUCK_MS_MAX, Facts, checks
 from kvorum.launch.metrics.health_pages import ready
-from kvorum.launch.metrics.server import Request
+from kvorum.launch.metrics.server import HttpRequest
 
 FOLLOWER = Facts(
     role="follower", leader_id=1, epoch=7, leader_age_ms=10,
@@ -50,7 +50,7 @@ def test_a_node_is_ready_if_every_condition_is_met(facts: Facts, names: list[str
 
 def test_a_node_that_is_not_ready_names_the_reasons_alone() -> None:
     facts = BROKER._replace(leader_age_ms=9_000)
-    answer = ready(Request(frozenset(), False), facts)
+    answer = ready(HttpRequest(frozenset(), False), facts)
     assert answer.status == "503 Service Unavailable"
     assert answer.body.decode() == (
         "[-] quorum: role=observer epoch=7 leader=1; a leader was heard of 9000 ms ago, more than "
@@ -59,7 +59,7 @@ def test_a_node_that_is_not_ready_names_the_reasons_alone() -> None:
 
 
 def test_verbose_names_every_condition_with_its_value() -> None:
-    answer = ready(Request(frozenset({"verbose"}), False), BROKER)
+    answer = ready(HttpRequest(frozenset({"verbose"}), False), BROKER)
     assert answer.status == "200 OK"
     assert answer.body.decode() == (
         "[+] unfenced: yes\n"
@@ -71,7 +71,7 @@ def test_verbose_names_every_condition_with_its_value() -> None:
 
 
 def test_json_has_the_same() -> None:
-    answer = ready(Request(frozenset(), True), BROKER._replace(is_fenced=True))
+    answer = ready(HttpRequest(frozenset(), True), BROKER._replace(is_fenced=True))
     body = json.loads(answer.body)
     assert answer.status == "503 Service Unavailable"
     assert body["status"] == "not ready"
@@ -83,17 +83,17 @@ def test_json_has_the_same() -> None:
 def test_a_certificate_that_ends_soon_is_a_warning_and_the_node_stays_ready() -> None:
     text = "the certificate CN=broker-101 in /etc/node.pem ends on 2026-12-01 10:00 UTC"
     facts = BROKER._replace(certificates=2, certificate_warnings=(text,))
-    answer = ready(Request(frozenset(), False), facts)
+    answer = ready(HttpRequest(frozenset(), False), facts)
     assert (answer.status, answer.body.decode()) == ("200 OK", f"[!] certificates: {text}\nready\n")
-    said = json.loads(ready(Request(frozenset(), True), facts).body)
+    said = json.loads(ready(HttpRequest(frozenset(), True), facts).body)
     assert said["status"] == "ready"
     assert said["checks"]["certificates"] == {"ok": True, "value": text, "warning": True}
 
 
 def test_certificates_without_a_near_end_are_shown_only_if_asked_for() -> None:
     facts = BROKER._replace(certificates=2)
-    assert ready(Request(frozenset(), False), facts).body == b"ready\n"
-    verbose = ready(Request(frozenset({"verbose"}), False), facts).body.decode()
+    assert ready(HttpRequest(frozenset(), False), facts).body == b"ready\n"
+    verbose = ready(HttpRequest(frozenset({"verbose"}), False), facts).body.decode()
     assert "[+] certificates: none ends soon\n" in verbose
-    without = ready(Request(frozenset({"verbose"}), False), BROKER).body.decode()
+    without = ready(HttpRequest(frozenset({"verbose"}), False), BROKER).body.decode()
     assert "certificates" not in without

@@ -122,6 +122,44 @@ def test_nodes_that_cannot_be_are_refused_before_anything_is_written(tmp_path, a
     assert words in refusal(tmp_path / "c", *arguments)
 
 
+def pages(folder):
+    """metrics.listener of every node."""
+    names = sorted(path.stem for path in folder.glob("*.toml"))
+    return {name: properties(folder, name).get("metrics.listener") for name in names}
+
+
+def test_each_node_gets_a_page_of_metrics_on_a_port_of_its_own(tmp_path):
+    folder = tmp_path / "c"
+    nodes = ["--controller", "1@h1", "--broker", "101@h1", "--broker", "102@h2"]
+    run(folder, *nodes, "--metrics-port", "9092")
+    assert pages(folder) == {
+        "controller-1": "HTTP://h1:9093",  # 9092 is the listener of broker-101
+        "broker-101": "HTTP://h1:9094",
+        "broker-102": "HTTP://h2:9093",
+    }
+
+
+def test_pages_of_metrics_avoid_the_listeners_of_brokers_and_are_bound_as_they_are(tmp_path):
+    folder = tmp_path / "c"
+    shape = ["--controllers", "1", "--brokers", "1", "--secure", "--bind", "0.0.0.0"]
+    run(folder, *shape, "--port", "9092", "--metrics-port", "9392")
+    listeners = properties(folder, "broker-101")["listeners"]
+    port = int(listeners.rpartition(":")[2])
+    again = tmp_path / "d"
+    run(again, *shape, "--port", "9092", "--metrics-port", str(port))
+    assert pages(again) == {
+        "controller-1": f"HTTP://0.0.0.0:{port + 1}",
+        "broker-101": f"HTTP://0.0.0.0:{port + 2}",
+    }
+
+
+def test_a_page_of_metrics_is_given_once(tmp_path):
+    twice = ["--set", "metrics.listener=HTTP://h:1", "--metrics-port", "9404"]
+    nodes = ["--controller", "1@h", "--broker", "101@g"]
+    said = refusal(tmp_path / "c", *nodes, *twice)
+    assert "give --metrics-port or --set metrics.listener, not both" in said
+
+
 def test_a_broker_more_names_the_factors_that_were_meant_for_fewer(tmp_path):
     folder = tmp_path / "c"
     run(folder, "--controllers", "1", "--brokers", "1")
@@ -134,6 +172,8 @@ def test_a_broker_more_names_the_factors_that_were_meant_for_fewer(tmp_path):
             "offsets.topic.replication.factor": "3",
             "transaction.state.log.replication.factor": "3",
             "transaction.state.log.min.isr": "2",
+            "share.coordinator.state.topic.replication.factor": "3",
+            "share.coordinator.state.topic.min.isr": "2",
             "metadata.events.topic.replication.factor": "3",
             "metadata.events.topic.min.isr": "2",
         }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.launch.metadata_log import listener_complaint
-from kvorum.launch.properties import NodeConfig, controller_config
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.launch.config.properties import NodeConfig, controller_config
+from kvorum.launch.directories.metadata_log import listener_complaint
+from kvorum.raft.model.voters import Voter, VoterSet
 
 DISK, OTHER_DISK = b"d" * 16, b"e" * 16
 DYNAMIC = {"controller.quorum.bootstrap.servers": "h1:9192,h2:9192"}

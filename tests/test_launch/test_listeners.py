@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.config.properties import broker_config, controller_config
 from kvorum.runtime.errors import ConfigError
 
 BROKER: dict[str, Any] = {

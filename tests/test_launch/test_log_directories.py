@@ -14,15 +14,15 @@ import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost
-from kvorum.launch.broker_process import BrokerProcess
-from kvorum.launch.identity import DirectoryLock
-from kvorum.launch.log_directories import UNCLEAN
-from kvorum.launch.properties import broker_config, controller_config
-from kvorum.launch.restore import ASIDE_SUFFIX, Restoration, restore
+from kvorum.launch.config.properties import broker_config, controller_config
+from kvorum.launch.directories.identity import DirectoryLock
+from kvorum.launch.directories.log_directories import UNCLEAN
+from kvorum.launch.nodes.broker_process import BrokerProcess
+from kvorum.launch.recovery.restore import ASIDE_SUFFIX, Restoration, restore
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable
 from kvorum.runtime.ids import uuid_text
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
     RECOVERY_POINT,
@@ -182,7 +182,7 @@ def test_a_further_directory_that_a_process_uses_stops_the_start(paths: tuple[Pa
     take(*paths).release()
     # A lock belongs to a process, so another process has to hold it.
     script = (
-        "import sys; from kvorum.launch.identity import DirectoryLock; "
+        "import sys; from kvorum.launch.directories.identity import DirectoryLock; "
         "DirectoryLock(sys.argv[1]); print('locked', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kvorum.launch.log_files import rotate
+from kvorum.launch.daemon.log_files import rotate
 
 
 def test_a_large_file_is_put_aside_and_its_writer_goes_on(tmp_path):

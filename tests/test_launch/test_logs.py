@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvorum.launch.logs import set_up_logging
+from kvorum.launch.daemon.logs import set_up_logging
 from kvorum.metadata.access.audit import AuditLog
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.log_levels import level_name

@@ -21,9 +21,10 @@ from kvorum.launch.metrics.raft_view import RaftView
 from kvorum.launch.metrics.row import HISTOGRAM, KAFKA, OWN, number
 from kvorum.launch.metrics.rows import ROWS
 from kvorum.launch.metrics.views import ControllerView, NodeView
-from kvorum.metadata.controller.controller import Controller, ControllerConfig
-from kvorum.raft.progress import ReplicaProgress
-from kvorum.raft.roles.states import Leader
+from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
+from kvorum.raft.core.states import Leader
+from kvorum.raft.model.progress import ReplicaProgress
+from kvorum.raft.node.follower_clocks import FollowerClocks
 from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.principals import PrincipalRules
@@ -286,7 +287,9 @@ def test_a_node_that_has_fetched_under_two_directory_ids_has_one_series():
     }
     role = Leader(leader_id=1, epoch_start_offset=0, elected_at_ms=0, voters={}, observers=progress)
     core: Any = SimpleNamespace(role=role, log=SimpleNamespace(end_offset=10))
-    node: Any = SimpleNamespace(core=core, servicer=SimpleNamespace(clocks_ahead_ms={101: -3}))
+    clocks = FollowerClocks()
+    clocks.note(101, 997, 1_000)
+    node: Any = SimpleNamespace(core=core, servicer=SimpleNamespace(clocks=clocks))
     view = object.__new__(RaftView)
     view._core, view._node, view.log_end_offset = core, node, 10
     ((labels, item),) = view.followers()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kvorum.launch.config.properties import broker_config
 from kvorum.launch.metrics.server import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsServer, Send
-from kvorum.launch.properties import broker_config
 from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.principals import PrincipalRules

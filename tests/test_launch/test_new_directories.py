@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.controller.lifecycle import RegistrationFailed
-from kvorum.launch.broker_process import BrokerProcess
-from kvorum.launch.controller_process import ControllerProcess
-from kvorum.launch.identity import LOCK_NAME
-from kvorum.launch.new_directories import NewDirectories
-from kvorum.launch.properties import controller_config
+from kvorum.broker.controller_channel.lifecycle import RegistrationFailed
+from kvorum.launch.config.properties import controller_config
+from kvorum.launch.directories.identity import LOCK_NAME
+from kvorum.launch.directories.new_directories import NewDirectories
+from kvorum.launch.nodes.broker_process import BrokerProcess
+from kvorum.launch.nodes.controller_process import ControllerProcess
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
-from kvorum.storage.log.checkpoints import META_PROPERTIES
+from kvorum.storage.files.checkpoints import META_PROPERTIES
 from tests.test_launch.node_folders import CLUSTER_ID, process_on, take
 from tests.test_runtime.http2_peers import free_port
 
 
 async def withdrawn(process: BrokerProcess | ControllerProcess) -> None:
-    """Start a node, and stop it as `launch.process` stops one that was refused."""
+    """Start a node, and stop it as `launch.daemon.process` stops one that was refused."""
     try:
         await process.start()
     finally:

@@ -8,10 +8,10 @@ import os
 import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.launch.node_file import load_node_file, node_properties, variable_of, with_source
-from kvorum.launch.presets import PRESETS, with_preset
-from kvorum.launch.properties import broker_config, controller_config
-from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.config.node_file import load_node_file, node_properties, variable_of, with_source
+from kvorum.launch.config.presets import PRESETS, with_preset
+from kvorum.launch.config.properties import broker_config, controller_config
+from kvorum.launch.config.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.runtime.errors import ConfigError
 from tests.command import kvorum
 from tests.tree import ROOT

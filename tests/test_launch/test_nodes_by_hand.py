@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kvorum.launch.identity import DirectoryLock
+from kvorum.launch.directories.identity import DirectoryLock
 from tests.live.clients import Topics, read_all, settings
 from tests.live.cluster import Command, Ports, run_kvorum
 from tests.polling import eventually

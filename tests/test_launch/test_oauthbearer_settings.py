@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kvorum.broker.sasl.oauthbearer import Expected, KeySetPlace, OAuthBearerSettings
-from kvorum.launch.node_file import node_properties
-from kvorum.launch.properties import broker_config
+from kvorum.broker.sasl.core.oauthbearer import Expected, KeySetPlace, OAuthBearerSettings
+from kvorum.launch.config.node_file import node_properties
+from kvorum.launch.config.properties import broker_config
 from kvorum.runtime.errors import ConfigError
 
 URL = "sasl.oauthbearer.jwks.endpoint.url"

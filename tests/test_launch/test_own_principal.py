@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kvorum.launch.access import STANDARD_AUTHORIZER
-from kvorum.launch.own_principal import check_at_brokers, check_at_controllers
-from kvorum.launch.properties import broker_config, controller_config
+from kvorum.launch.config.access import STANDARD_AUTHORIZER
+from kvorum.launch.config.properties import broker_config, controller_config
+from kvorum.launch.nodes.own_principal import check_at_brokers, check_at_controllers
 from kvorum.runtime.certificate_checks import read_certificate
 from kvorum.runtime.errors import ConfigError
 from tests.certificates import Authority

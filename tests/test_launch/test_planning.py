@@ -9,14 +9,15 @@ import sys
 
 import pytest
 
-from kvorum.launch.broker_process import BrokerProcess
-from kvorum.launch.cluster_file import read_cluster_file, write_cluster_file
-from kvorum.launch.control import finish_restart, request_restart, take_restart_requests
-from kvorum.launch.identity import check_owner, claim_directory, is_locked
-from kvorum.launch.listeners import parse_address
-from kvorum.launch.plan import Links, check_ports, plan_cluster, reserve_ports
-from kvorum.launch.properties import broker_config, controller_config
-from kvorum.launch.supervisor import Supervisor
+from kvorum.launch.cluster.cluster_file import read_cluster_file, write_cluster_file
+from kvorum.launch.cluster.plan import ProxyLinks
+from kvorum.launch.cluster.this_machine import check_ports, plan_cluster, reserve_ports
+from kvorum.launch.config.listeners import parse_address
+from kvorum.launch.config.properties import broker_config, controller_config
+from kvorum.launch.dev.control import finish_restart, request_restart, take_restart_requests
+from kvorum.launch.dev.supervisor import Supervisor
+from kvorum.launch.directories.identity import check_owner, claim_directory, is_locked
+from kvorum.launch.nodes.broker_process import BrokerProcess
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
@@ -112,7 +113,7 @@ def test_settings_reach_only_the_nodes_that_know_them(tmp_path):
 
 
 def test_links_replace_what_is_advertised_and_where_peers_are_found(tmp_path):
-    links = Links(
+    links = ProxyLinks(
         advertised={"broker-101": "127.0.0.1:7000"},
         peers={"broker-101": {"controller-1": "127.0.0.1:7001"}},
         metrics={"broker-101": "127.0.0.1:7002"},
@@ -188,7 +189,7 @@ def test_another_number_of_controllers_is_refused_with_the_way_out(tmp_path, vot
         ({"min.insync.replicas": 0}, "min.insync.replicas='0' must lie between 1 and"),
         ({"message.max.bytes": -1}, "message.max.bytes='-1' must lie between 0 and"),
         ({"log.segment.bytes": 4000}, "log.segment.bytes='4000' must lie between 1048576 and"),
-        ({"log.cleanup.policy": "foo"}, "must be a list of compact, delete"),
+        ({"log.cleanup.policy": "foo"}, "must be empty or a list of compact, delete"),
         ({"broker.heartbeat.interval.ms": 0}, "must lie between 1 and"),
         ({"num.partitions": 0, "request.timeout.ms": 0}, "and 2147483647; request.timeout.ms="),
         ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 30"),
@@ -232,7 +233,7 @@ def test_claimed_directory_keeps_its_id_and_knows_its_owner(tmp_path):
 def test_lock_of_another_process_is_seen_until_it_dies(tmp_path):
     assert not is_locked(str(tmp_path))
     script = (
-        "import sys; from kvorum.launch.identity import DirectoryLock;"
+        "import sys; from kvorum.launch.directories.identity import DirectoryLock;"
         "lock = DirectoryLock(sys.argv[1]);"
         "print('held', flush=True); sys.stdin.read()"
     )

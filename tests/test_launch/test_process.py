@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.launch import process
-from kvorum.launch.identity import check_owner, claim_directory
-from kvorum.launch.metadata_log import open_log
-from kvorum.launch.process import run_node
-from kvorum.launch.properties import controller_config
+from kvorum.launch.config.properties import controller_config
+from kvorum.launch.daemon import process
+from kvorum.launch.daemon.process import run_node
+from kvorum.launch.directories.identity import check_owner, claim_directory
+from kvorum.launch.directories.metadata_log import open_log
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError, CorruptData, DirectoryUnusable, NodeRefused
 from kvorum.runtime.machine import Machine
@@ -28,7 +28,7 @@ from kvorum.storage.log.log import Log, LogConfig
 
 SAID = """
 import resource
-from kvorum.launch.process import raise_file_limit
+from kvorum.launch.daemon.process import raise_file_limit
 raise_file_limit()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """

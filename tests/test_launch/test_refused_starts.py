@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.broker.controller.lifecycle import RegistrationFailed
+from kvorum.broker.controller_channel.lifecycle import RegistrationFailed
 from kvorum.broker.log_dirs.replica_store import UNCLEAN_LOGS
-from kvorum.launch.broker_process import BrokerProcess
-from kvorum.launch.log_directories import UNCLEAN
+from kvorum.launch.directories.log_directories import UNCLEAN
+from kvorum.launch.nodes.broker_process import BrokerProcess
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import ConfigError
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK,
     read_clean_shutdown,

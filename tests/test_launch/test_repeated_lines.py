@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from kvorum.launch.logs import set_up_logging
-from kvorum.launch.repeated_lines import LINES_KEPT_MAX, RepeatedLines
+from kvorum.launch.daemon.logs import set_up_logging
+from kvorum.launch.daemon.repeated_lines import LINES_KEPT_MAX, RepeatedLines
 
 
 def said(lines: RepeatedLines, text: str, at_s: float, level: int = logging.INFO) -> str | None:

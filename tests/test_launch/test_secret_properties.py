@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.launch.node_file import node_properties
-from kvorum.launch.secret_properties import readable_secrets
+from kvorum.launch.config.node_file import node_properties
+from kvorum.launch.config.secret_properties import readable_secrets
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.private_files import private_files
 from tests.command import kvorum

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from kvorum.launch.process import run_node
-from kvorum.launch.service_manager import feed_watchdog, notify, watchdog_interval_s
+from kvorum.launch.daemon.process import run_node
+from kvorum.launch.daemon.service_manager import feed_watchdog, notify, watchdog_interval_s
 from tests.polling import until
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.launch.cluster_file import NodeEntry, read_cluster_file, write_cluster_file
-from kvorum.launch.control import NotReady, request_restart, wait_restarted
-from kvorum.launch.forking import READY, Child
-from kvorum.launch.plan import NodePlan, plan_cluster
-from kvorum.launch.supervisor import Supervisor
+from kvorum.launch.cluster.cluster_file import NodeEntry, read_cluster_file, write_cluster_file
+from kvorum.launch.cluster.plan import NodePlan
+from kvorum.launch.cluster.this_machine import plan_cluster
+from kvorum.launch.dev.control import NotReady, request_restart, wait_restarted
+from kvorum.launch.dev.forking import READY, Child
+from kvorum.launch.dev.supervisor import Supervisor
 from kvorum.runtime.errors import ConfigError
 from tests.polling import eventually
 
@@ -59,7 +60,7 @@ def supervising(
     """A supervisor of one controller and some brokers, all of them sleepers, and the lines that it
     prints."""
     sleepers = Sleepers()
-    monkeypatch.setattr("kvorum.launch.supervisor.spawn", sleepers.spawn)
+    monkeypatch.setattr("kvorum.launch.dev.supervisor.spawn", sleepers.spawn)
     plan = plan_cluster(controllers=1, brokers=brokers, data_dir=str(directory), port=port)
     said: list[str] = []
     supervisor = Supervisor(plan, print_line=said.append)
@@ -159,14 +160,14 @@ def test_a_full_disk_does_not_end_the_launcher(
     with supervising(tmp_path, monkeypatch, brokers=1, port=31_300) as (supervisor, sleepers, said):
         asked_to_restart(tmp_path, "broker-101")
         turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
-        monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", is_full)
+        monkeypatch.setattr("kvorum.launch.dev.supervisor.write_cluster_file", is_full)
         sleepers.processes["broker-101"].kill()
         turn_until(
             supervisor, lambda: supervisor._is_cluster_file_stale, "the file could not be written"
         )
         supervisor._turn(0.01)
         assert [line for line in said if "cannot write cluster.json" in line] == said[-1:]
-        monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", write)
+        monkeypatch.setattr("kvorum.launch.dev.supervisor.write_cluster_file", write)
         turn_until(
             supervisor, lambda: not supervisor._is_cluster_file_stale, "it was written later"
         )
@@ -181,8 +182,8 @@ def test_a_node_that_is_gone_is_no_running_one_whatever_a_stale_file_says(
     with supervising(tmp_path, monkeypatch, brokers=1, port=31_500) as (supervisor, sleepers, _):
         asked_to_restart(tmp_path, "broker-101")
         turn_until(supervisor, lambda: bool(sleepers.processes), "it is started")
-        monkeypatch.setattr("kvorum.launch.control.is_locked", lambda directory: True)
-        monkeypatch.setattr("kvorum.launch.control.DEATH_NOTICE_MS", 0)
+        monkeypatch.setattr("kvorum.launch.dev.control.is_locked", lambda directory: True)
+        monkeypatch.setattr("kvorum.launch.dev.control.DEATH_NOTICE_MS", 0)
         with pytest.raises(ConfigError, match=r"broker-101 is running \(pid \d+\)"):
             request_restart(str(tmp_path), ["broker-101"])
         # No parent has waited for it: the dead process is a zombie.
@@ -223,7 +224,7 @@ def test_why_a_node_died_before_is_not_said_of_its_next_end(
         before = read_cluster_file(str(tmp_path))
         asked = before and before.node("broker-101")
         assert asked is not None and "SIGKILL" in asked.reason
-        monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", is_full)
+        monkeypatch.setattr("kvorum.launch.dev.supervisor.write_cluster_file", is_full)
         (requests / "restart-broker-101").touch()
         turn_until(supervisor, lambda: len(sleepers.started) == 2, "it is started again")
         sleepers.processes["broker-101"].terminate()
@@ -231,7 +232,7 @@ def test_why_a_node_died_before_is_not_said_of_its_next_end(
         told = {"deadline_ms": 0, "starts_before": asked.starts}
         with pytest.raises(NotReady, match=r"cannot write cluster\.json \(is the disk full\?\)"):
             wait_restarted(str(tmp_path), "broker-101", **told)
-        monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", write)
+        monkeypatch.setattr("kvorum.launch.dev.supervisor.write_cluster_file", write)
         turn_until(
             supervisor, lambda: not supervisor._is_cluster_file_stale, "it was written later"
         )
@@ -257,7 +258,7 @@ def test_a_launcher_stops_all_nodes_though_the_disk_is_full(
 ) -> None:
     with supervising(tmp_path, monkeypatch, brokers=1, port=31_400) as (supervisor, sleepers, said):
         supervisor.start()
-        monkeypatch.setattr("kvorum.launch.supervisor.write_cluster_file", is_full)
+        monkeypatch.setattr("kvorum.launch.dev.supervisor.write_cluster_file", is_full)
         supervisor.stop()
         assert all(process.poll() is not None for process in sleepers.processes.values())
         assert "cannot write to cluster.json that the cluster has stopped" in said[-1]

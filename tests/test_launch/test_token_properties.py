@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.launch.properties import broker_config, controller_config, static_values
+from kvorum.launch.config.properties import broker_config, controller_config, static_values
 from kvorum.metadata.configs.config_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.model import is_hidden
 from kvorum.metadata.configs.secrets import is_password

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kvorum.launch.tracing import set_up_tracing
+from kvorum.launch.daemon.tracing import set_up_tracing
 from kvorum.runtime import tracing
 from kvorum.runtime.errors import ConfigError
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from immutables import Map
 
-from kvorum.launch.log_directories import OwnDirectories
+from kvorum.launch.directories.log_directories import OwnDirectories
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.runtime.ids import uuid_text
 from tests.test_launch.node_folders import TOPIC_ID, process_on, take
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     WILDCARD,
     Acl,
     AclOperation,

@@ -8,8 +8,8 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.snapshot_job import header_of, payloads_of
-from kvorum.raft.control_records import LeaderChange, leader_change_batch
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.voters import Voter, VoterSet
+from kvorum.raft.node.control_records import LeaderChange, leader_change_batch
 from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import (
     DATA,

@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import AclOperation, PatternType, Permission, ResourceType
+from kvorum.metadata.configs.secrets import record_to_dict
+from kvorum.metadata.image.acl import AclOperation, PatternType, Permission, ResourceType
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.image.record_codec import (
-    UnreadableRecord,
-    decode_record,
-    encode_record,
-    record_to_dict,
-)
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, encode_record
 from kvorum.metadata.image.records import (
     AccessControlEntry,
     Record,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.controller.decide import acls as decisions
+from kvorum.metadata.image.acl import (
     OPERATIONS_OF,
     AclOperation,
     PatternType,
     Permission,
     ResourceType,
 )
-from kvorum.metadata.controller.decide import acls as decisions
 from kvorum.metadata.image.features import METADATA_VERSION, limited
 from kvorum.metadata.image.records import AccessControlEntry, RemoveAccessControlEntry
 from kvorum.metadata.requests.acl_requests import (

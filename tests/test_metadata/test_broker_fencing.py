@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.decide.broker_fencing import begin_fencing, fence_next_chunk
 from kvorum.metadata.controller.decide.brokers import fence
 from kvorum.metadata.image.delta import Delta

@@ -1,6 +1,18 @@
-from kvorum.metadata.controller.controller import ControllerConfig
+import pytest
+
+from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.image.records import NO_LEADER
-from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
+from kvorum.metadata.requests.controller_requests import (
+    AlterReassignments,
+    CreatePartitions,
+    ElectionType,
+    ElectLeaders,
+    NewPartitions,
+    Reassignment,
+    UnregisterBrokerRequest,
+    UnregisteredBroker,
+)
+from kvorum.metadata.requests.directory_requests import AssignReplicas, ReplicaDirectory
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_metadata.worlds import World
 
@@ -86,6 +98,15 @@ def test_a_process_with_other_directories_never_replaces_one_that_is_heard():
         refused = world.register(101, 2, log_dirs=(Z,))
         assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         assert not world.heartbeat(101).is_fenced
+
+
+def test_a_broker_that_is_fenced_at_the_claim_may_be_alive_too():
+    world = World(brokers=())
+    world.epochs[101] = world.register(101, log_dirs=(X,)).broker_epoch  # it has not caught up
+    world.controller.claim(2, world.image.end_offset, world.now_ms)
+    refused = world.register(101, 2, log_dirs=(Z,))
+    assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert "and may be alive, on other data directories, at localhost:9101" in refused.message
 
 
 def test_an_unregistered_brokers_id_may_be_taken_with_other_directories_at_once():
@@ -209,6 +230,18 @@ def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_when_it_retur
     assert world.partition().leader == last
 
 
+@pytest.mark.parametrize("ahead", [{"metadata_offset": 1}, {"metadata_epoch": 1}])
+def test_a_broker_with_more_metadata_than_the_quorum_does_not_join(ahead):
+    """The voters have lost their disks: a broker that joined them would drop what it has."""
+    world = World(brokers=())
+    quorum = {"metadata_offset": world.image.end_offset, "metadata_epoch": world.controller.epoch}
+    more = {name: value + ahead.get(name, 0) for name, value in quorum.items()}
+    refused = world.register(101, **more)
+    assert refused.code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert "its voters have lost records, or are those of another quorum" in refused.message
+    assert world.register(101, **quorum).broker_epoch >= 0
+
+
 def test_controlled_shutdown_moves_leaders_first():
     world = World()
     world.create("t", partitions=6)
@@ -225,6 +258,20 @@ def test_a_broker_that_shuts_down_gets_no_new_replicas():
     assert world.create("t", factor=3).error is ErrorCode.INVALID_REPLICATION_FACTOR
     world.create("u", factor=2)
     assert sorted(world.partition("u").replicas) == [102, 103]
+
+
+def test_a_broker_that_was_shut_down_gets_replicas_as_any_fenced_one():
+    """Or a planned stop of one of three brokers would stop the creation of topics."""
+    world = World()
+    world.heartbeat(101, want_shutdown=True)
+    world.fence(101)
+    assert world.image.brokers[101].in_controlled_shutdown
+    assert world.create("t", factor=3).error is ErrorCode.NONE
+    partition = world.partition("t")
+    assert sorted(partition.replicas) == [101, 102, 103]
+    assert partition.leader != 101 and 101 not in partition.isr
+    (grown,) = world.ask(CreatePartitions(topics=(NewPartitions(name="t", count=3),)))
+    assert grown.error is ErrorCode.NONE
 
 
 def test_brokers_that_expire_together_are_fenced_one_after_the_other():
@@ -259,7 +306,7 @@ def unregister(world, broker_id):
 
 def test_a_dead_broker_is_forgotten_and_its_replicas_stay_assigned():
     world = World()
-    world.create("t")
+    world.create("t", assignments=((101, 102, 103),), partitions=-1, factor=-1)
     leader = world.partition().leader
     world.expire(10_000)
     for broker_id in world.epochs:
@@ -282,13 +329,59 @@ def test_a_living_or_unknown_broker_is_not_unregistered():
     assert 101 in world.image.brokers
 
 
-def test_the_last_broker_in_sync_is_not_unregistered():
+def lost_for_good(world, broker_id):
+    world.controller.sessions.stream_broke(broker_id, world.epochs[broker_id], world.now_ms)
+    assert broker_id in world.expire(world.now_ms + 1_000)
+    assert unregister(world, broker_id) == UnregisteredBroker()
+
+
+def test_a_lost_machine_that_alone_was_in_sync_is_forgotten_and_leaves_no_leader():
     world = World()
-    for name in "abcd":
-        world.create(name, assignments=((101,),), partitions=-1, factor=-1)
-    world.controller.sessions.stream_broke(101, world.epochs[101], 0)
-    assert 101 in world.expire(1_000)
-    refused = unregister(world, 101)
-    assert refused.code is ErrorCode.INVALID_REQUEST
-    assert "alone is in sync for a-0, b-0, c-0 and 1 more" in refused.message
-    assert 101 in world.image.brokers
+    world.create("t", assignments=((101,),), partitions=-1, factor=-1)
+    lost_for_good(world, 101)
+    assert 101 not in world.image.brokers
+    partition = world.partition()
+    assert (partition.replicas, partition.isr, partition.leader) == ((101,), (101,), NO_LEADER)
+    assert 101 not in partition.elr
+    assert unregister(world, 101).code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_an_unclean_election_follows_a_lost_machine_that_alone_was_in_sync():
+    world = World()
+    world.create("t", assignments=((101, 102),), partitions=-1, factor=-1)
+    world.expire(10_000)
+    world.join(102, incarnation=2)
+    alone = world.partition()
+    assert (alone.isr, alone.leader) == ((102,), 102)
+    lost_for_good(world, 102)
+    world.join(101, incarnation=2)
+    assert world.partition().leader == NO_LEADER
+    (elected,) = world.ask(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
+    assert elected.error is ErrorCode.NONE
+    assert (world.partition().isr, world.partition().leader) == ((101,), 101)
+
+
+def test_a_reassignment_and_an_unclean_election_bring_back_a_partition_of_a_lost_machine():
+    world = World()
+    world.create("t", assignments=((101,),), partitions=-1, factor=-1)
+    lost_for_good(world, 101)
+    moved = Reassignment(topic="t", partition_id=0, replicas=(102,))
+    (answer,) = world.ask(AlterReassignments(reassignments=(moved,)))
+    assert answer.error is ErrorCode.NONE
+    world.ask(ElectLeaders(election=ElectionType.UNCLEAN, partitions=(("t", 0),)))
+    partition = world.partition()
+    assert (partition.replicas, partition.isr, partition.leader) == ((102,), (102,), 102)
+
+
+def test_a_new_machine_under_a_lost_id_does_not_lead_what_it_does_not_hold():
+    world = World(brokers=())
+    world.epochs[101] = world.register(101, log_dirs=(X,)).broker_epoch
+    world.heartbeat(101)
+    world.create("t", assignments=((101,),), partitions=-1, factor=-1)
+    told = ReplicaDirectory(topic_id=world.image.topic_ids["t"], partition_id=0, directory_id=X)
+    world.ask(AssignReplicas(broker_id=101, broker_epoch=world.epochs[101], replicas=(told,)))
+    lost_for_good(world, 101)
+    world.epochs[101] = world.register(101, 2, log_dirs=(Z,)).broker_epoch
+    world.heartbeat(101)
+    assert not world.image.brokers[101].is_fenced
+    assert world.partition().leader == NO_LEADER

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import parse_throttled
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
-from kvorum.metadata.configs.effective import topic_config_value
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
 from kvorum.metadata.controller.decide.configs import RECORDS_PER_REQUEST_MAX, alter_configs
 from kvorum.metadata.image.delta import Delta
@@ -148,7 +149,6 @@ def test_brokers_and_their_common_default_are_resources_of_their_own():
         (change(op("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
         (change(op("retention.ms", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
         (change(op("cleanup.policy", APPEND, "shred")), ErrorCode.INVALID_CONFIG, "a list of"),
-        (change(op("cleanup.policy", SUBTRACT, "delete")), ErrorCode.INVALID_CONFIG, "a list of"),
         (broker("101", op("node.id", SET, "1")), ErrorCode.INVALID_REQUEST, "read-only"),
         (broker("", op("no.such", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "not LIST"),
         (broker("", op("queued.max.requests", SET, "1")), ErrorCode.INVALID_REQUEST, "read-only"),
@@ -208,15 +208,21 @@ def test_lists_begin_with_the_value_that_holds():
         assert world.image.topic_configs("t")["test.list"] == "c"
 
 
-def test_the_value_that_holds_is_the_topics_then_that_of_all_brokers_then_kafkas():
-    world = world_with_topic()
-    name = "min.insync.replicas"
-    assert topic_config_value(world.image, "t", name) == "1"
-    alter(world, broker("", op(name, SET, "2")), broker("101", op(name, SET, "9")))
-    assert topic_config_value(world.image, "t", name) == "2", "not one broker's own"
-    alter(world, change(op(name, SET, "3")))
-    assert topic_config_value(world.image, "t", name) == "3"
-    assert topic_config_value(world.image, "t", "no.such") is None
+def test_a_topic_without_a_cleanup_policy_keeps_its_records_for_ever():
+    world = World()
+    world.create("t", configs=(("cleanup.policy", ""),))
+    assert world.image.topic_configs("t")["cleanup.policy"] == ""
+    alter(world, change(op("cleanup.policy", APPEND, "compact")))
+    assert world.image.topic_configs("t")["cleanup.policy"] == "compact"
+    alter(world, change(op("cleanup.policy", SUBTRACT, "compact")))
+    assert world.image.topic_configs("t")["cleanup.policy"] == ""
+    alter(world, change(op("cleanup.policy", SET, "delete")))
+    alter(world, change(op("cleanup.policy", SUBTRACT, "delete")))
+    assert world.image.topic_configs("t")["cleanup.policy"] == ""
+    alter(world, change(op("cleanup.policy", SET, " ")))
+    config = resolve(BrokerConfig(log_retention_bytes=1), world.image.topic_configs("t"))
+    assert (config.log.retention_ms, config.log.retention_bytes) == (-1, -1)
+    assert config.log.compaction is None and config.cleanup_policies == ()
 
 
 _VALUES = st.sampled_from(["1", "2", "x", "", "a", "a,b", "b, c ,a", "c"])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kvorum.metadata.inspect.history import OffsetNotHeld
 from kvorum.metadata.inspect.node_directory import NoMetadata, history_of_directory, history_of_file
-from kvorum.raft.metadata_log import recover_log
-from kvorum.raft.snapshot_files import FoundSnapshots
+from kvorum.raft.node.metadata_log import recover_log
+from kvorum.raft.node.snapshot_files import FoundSnapshots
 from kvorum.runtime.errors import CorruptData
 from kvorum.snapshots.format import file_name
 from tests.test_metadata.folders import (
@@ -136,7 +136,7 @@ def test_only_a_snapshot_is_a_folder_too():
 
 def test_damage_in_the_middle_is_refused_by_file_and_byte(whole):
     disk, _ = whole
-    for path in (segments_in(disk)[1], segments_in(disk)[-1]):
+    for path in (segments_in(disk)[1], segments_in(disk)[-2]):
         keep = disk.read_bytes(path)
         damage(disk, path, 70)
         with pytest.raises(CorruptData) as refused:

@@ -4,14 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.controller.decide import elections
 from kvorum.metadata.controller.decide.eligible_brokers import ElectionRules
 from kvorum.metadata.controller.decide.elr_clearing import with_elr_cleared
 from kvorum.metadata.controller.decide.partition_change import change, dropped, without
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import NO_LEADER, RECOVERED, RECOVERING, Config
-from kvorum.metadata.requests.controller_requests import ElectionType, ElectLeaders
+from kvorum.metadata.requests.controller_requests import (
+    ElectionType,
+    ElectLeaders,
+    UnregisterBrokerRequest,
+)
 from kvorum.runtime.errors import ErrorCode
 from tests.test_metadata.worlds import World
 
@@ -129,6 +133,20 @@ def test_an_unclean_restart_ends_eligibility_and_a_clean_one_does_not():
     assert world.partition().elr == (B, C)
     world.restart(C, is_clean=False)
     assert world.partition().elr == (B,)
+
+
+def test_an_unregistered_broker_is_no_eligible_leader_and_gives_way_to_one():
+    world = world_with(min_isr=3)
+    world.propose([A, B])
+    world.fence(C)
+    world.fence(B)
+    world.fence(A)
+    assert state(world) == (NO_LEADER, (A,), (B, C))
+    for broker_id in (C, A):
+        world.ask(UnregisterBrokerRequest(broker_id=broker_id))
+    assert state(world) == (NO_LEADER, (B,), ())
+    world.heartbeat(B)
+    assert state(world) == (B, (B,), ())
 
 
 def test_a_lost_last_member_gives_way_to_an_eligible_replica():

@@ -13,8 +13,8 @@ from kvorum.metadata.events.source import PublishedMetadata
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.records import FeatureLevel, Record
 from kvorum.metadata.image.snapshot_job import header_of, payloads_of
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.node.snapshot_files import SnapshotFiles
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.errors import CorruptData
 from kvorum.snapshots.store import SnapshotStore

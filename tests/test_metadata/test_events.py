@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.events.feed import gap_feed, record_feed, snapshot_feed
+from kvorum.metadata.events.model import Event, Position, position_of
+from kvorum.metadata.events.source import entries_within
+from kvorum.metadata.events.things import keys_of, thing_count, things
+from kvorum.metadata.image.acl import (
     Acl,
     AclOperation,
     PatternType,
     Permission,
     ResourceType,
 )
-from kvorum.metadata.events.feed import gap_feed, record_feed, snapshot_feed
-from kvorum.metadata.events.model import Event, Position, position_of
-from kvorum.metadata.events.source import entries_within
-from kvorum.metadata.events.things import keys_of, thing_count, things
 from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.records import (
@@ -41,8 +41,8 @@ from kvorum.metadata.image.records import (
     Topic,
     UnregisterBroker,
 )
-from kvorum.raft.control_records import LeaderChange, leader_change_batch
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.voters import Voter, VoterSet
+from kvorum.raft.node.control_records import LeaderChange, leader_change_batch
 from kvorum.runtime.ids import uuid_text
 from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
 from tests.test_metadata.event_source import (

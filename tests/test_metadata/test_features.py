@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.decide.features import bootstrap
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import (
@@ -16,6 +16,7 @@ from kvorum.metadata.image.features import (
     GROUP_VERSION,
     METADATA_VERSION,
     RELEASES,
+    SHARE_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
     FeatureRange,
@@ -115,7 +116,7 @@ def an_old_cluster():
 def test_a_new_cluster_begins_with_all_that_its_first_controller_can():
     assert Cluster().levels == {
         METADATA_VERSION: 30, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
-        GROUP_VERSION: 1,
+        GROUP_VERSION: 1, SHARE_VERSION: 1,
     }  # fmt: skip
     assert Cluster(supported=OLD).levels == {METADATA_VERSION: 26}
 
@@ -254,7 +255,9 @@ def test_a_level_goes_not_below_what_rests_on_it():
     assert refused.message.endswith("downgrade eligible.leader.replicas.version first")
     both = cluster.update(kind=UpdateKind.SAFE_DOWNGRADE, metadata=26, elr=0)
     assert [one.error for one in both] == [ErrorCode.NONE] * 2
-    assert cluster.levels == {METADATA_VERSION: 26, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert cluster.levels == {
+        METADATA_VERSION: 26, GROUP_VERSION: 1, SHARE_VERSION: 1, TRANSACTION_VERSION: 2,
+    }  # fmt: skip
 
 
 def test_a_level_needs_what_it_rests_on():

@@ -9,9 +9,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from kvorum.launch.properties import controller_config
+from kvorum.launch.config.properties import controller_config
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import (
+from kvorum.metadata.access.services import ACCESS_OF
+from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
     Acl,
     AclOperation,
@@ -19,14 +20,13 @@ from kvorum.metadata.access.model import (
     Permission,
     ResourceType,
 )
-from kvorum.metadata.access.services import ACCESS_OF
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.records import AccessControlEntry
 from kvorum.metadata.rpc.guard import ControllerGuard
 from kvorum.rpc import admin_pb2, controller_pb2, raft_pb2
 from kvorum.runtime.errors import ConfigError
-from kvorum.runtime.rpc import RpcServer, open_channel
+from kvorum.runtime.http2.rpc import RpcServer, open_channel
 from tests.polling import until
 from tests.test_runtime.http2_peers import free_port
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kvorum.metadata.inspect.health import (
@@ -10,6 +12,7 @@ from kvorum.metadata.inspect.health import (
     ClusterView,
     health_of,
     restart_hazards,
+    stopped_by_any_restart,
 )
 
 NOW_MS = 1_000_000
@@ -114,6 +117,10 @@ def test_a_partition_that_no_wait_could_help_is_no_hazard():
     pair = partition(replicas=(101, 102), isr=(101, 102))
     assert restart_hazards(view(pair, min_isr=2), 101) == []
     assert restart_hazards(view(pair, min_isr=1), 101) == []
+    said = "stops 1 partition without a replica to spare: t-0"
+    assert stopped_by_any_restart(view(pair, min_isr=2), 101) == said
+    assert stopped_by_any_restart(view(pair, min_isr=1), 101) == ""
+    assert stopped_by_any_restart(view(pair, min_isr=2), 103) == ""
     alone = partition(replicas=(101, 102), isr=(101,))
     assert restart_hazards(view(alone, min_isr=1), 101) != []
 
@@ -122,3 +129,13 @@ def test_an_unknown_node_is_named_with_the_known_ones():
     assert restart_hazards(view(), 9) == [
         "the cluster has no node 9; it has 1, 2, 3, 4, 101, 102, 103"
     ]
+
+
+def test_a_replica_that_a_reassignment_adds_is_no_lack_of_replicas():
+    moving = partition(replicas=(101, 102, 103, 104), isr=(101, 102, 103))
+    calm = dataclasses.replace(view(moving), reassigning={("t", 0): [104]})
+    assert bad(calm) == {}
+    assert bad(view(moving)) == {"under-replicated": "1 of 1 partition: t-0"}
+    short = partition(replicas=(101, 102, 103, 104), isr=(101, 102))
+    ill = dataclasses.replace(view(short), reassigning={("t", 0): [104]})
+    assert bad(ill) == {"under-replicated": "1 of 1 partition: t-0"}

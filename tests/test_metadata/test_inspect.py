@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from immutables import Map
 
+from kvorum.metadata.configs.quotas import entity_text
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
-from kvorum.metadata.image.quotas import entity_text
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.metadata.image.records import (
     HIDDEN,
     Config,

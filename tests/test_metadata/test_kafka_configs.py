@@ -1,4 +1,4 @@
-"""Every config of Apache Kafka 4.3 is obeyed, taken with a reason, or refused with a reason."""
+"""Every config of Apache Kafka 4.4 is obeyed, taken with a reason, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from kvorum.launch.kafka_properties import unbound
-from kvorum.launch.property_classes import BROKER_NAMES, CONTROLLER_NAMES
+from kvorum.launch.config.kafka_properties import unbound
+from kvorum.launch.config.property_classes import BROKER_NAMES, CONTROLLER_NAMES
 from kvorum.metadata.configs.config_keys import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -24,7 +24,7 @@ from kvorum.metadata.configs.kafka_keys import kafka_keys
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update
 from kvorum.runtime.errors import ConfigError
 
-FILE = pathlib.Path(__file__).parent.parent / "golden" / "kafka_configs_4_3.tsv"
+FILE = pathlib.Path(__file__).parent.parent / "golden" / "kafka_configs_4_4.tsv"
 OTHER_VALUES = {
     ConfigType.BOOLEAN: "true",
     ConfigType.INT: "1",
@@ -66,7 +66,7 @@ def of(kind: str, verdict: str) -> list[Row]:
 
 def test_the_file_has_all_names_of_kafka_and_each_once():
     names = [(row.kind, row.name) for row in ROWS]
-    assert len(set(names)) == len(names) == 360 + 34
+    assert len(set(names)) == len(names) == 379 + 38
 
 
 def test_no_name_has_two_places():

@@ -58,7 +58,7 @@ def test_validation_writes_nothing(world):
         (more(1), ErrorCode.INVALID_PARTITIONS),
         (more(0), ErrorCode.INVALID_PARTITIONS),
         (more(-1), ErrorCode.INVALID_PARTITIONS),
-        (more(40_001), ErrorCode.INVALID_PARTITIONS),
+        (more(40_001), ErrorCode.POLICY_VIOLATION),
         (more(3, name="nobody"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (more(3, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (more(3, ((A, B), (A, B))), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -94,12 +94,21 @@ def test_too_few_brokers_are_refused():
     assert grow(world, more(2))[0].error is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_topic_that_is_being_reassigned_waits(world):
-    target = [b for b in (A, B, C, D) if b not in world.partition().replicas]
-    world.reassign(target)
-    assert grow(world, more(3))[0].error is ErrorCode.REASSIGNMENT_IN_PROGRESS
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_topic_that_is_being_reassigned_grows_with_the_factor_that_is_to_come(world, size):
+    before = world.partition().replicas
+    target = [b for b in (A, B, C, D) if b not in before] + list(before)
+    world.reassign(target[:size])
+    assert world.partition().is_reassigning
+    grown = grow(world, more(3), more(3, name="nobody"))
+    assert grown[0].error is ErrorCode.NONE
+    added = world.partition("t", 2)
+    assert len(added.replicas) == len(added.isr) == size
+    assert not added.is_reassigning
+    by_hand = grow(world, more(4, (tuple(target[:size]),)))
+    assert by_hand[0].error is ErrorCode.NONE
     world.reassign(None)
-    assert grow(world, more(3))[0].error is ErrorCode.NONE
+    assert world.partition().replicas == before
 
 
 def test_one_bad_item_does_not_spoil_the_others(world):

@@ -16,7 +16,7 @@ from kvorum.metadata.access.authorizer import Authorizer
 from kvorum.metadata.access.nodes import SENDER_OF, NodePrincipals
 from kvorum.metadata.rpc.guard import ControllerGuard
 from kvorum.rpc import controller_pb2, raft_pb2
-from kvorum.runtime.rpc import RpcServer, open_channel
+from kvorum.runtime.http2.rpc import RpcServer, open_channel
 from tests.test_runtime.http2_peers import free_port
 
 NODES = NodePrincipals(controllers="controller-{id}", brokers="CN=broker-{id},O=Example")

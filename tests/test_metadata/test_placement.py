@@ -1,11 +1,12 @@
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.placement import main
-from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
@@ -190,3 +191,37 @@ def test_brokers_that_all_have_one_host_are_placed_as_if_they_had_none():
         return place(cluster, partition_count=30, replication_factor=3, rng=random.Random(3))
 
     assert placed("127.0.0.1") == placed(None)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    st.integers(1, 6),
+    st.integers(1, 80),
+    st.integers(0, 99),
+)
+def test_brokers_of_a_rack_are_within_one_replica_and_one_leader_of_each_other(
+    sizes, factor, partitions, seed
+):
+    rack_of = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    cluster = [UsableBroker(i, f"r{rack}", True) for i, rack in enumerate(rack_of)]
+    placed = place(
+        cluster,
+        partition_count=partitions,
+        replication_factor=min(factor, len(cluster)),
+        rng=random.Random(seed),
+    )
+    for counted in (
+        Counter(replicas[0] for replicas in placed),
+        Counter(replica for replicas in placed for replica in replicas),
+    ):
+        for rack in range(len(sizes)):
+            counts = [counted[i] for i, own in enumerate(rack_of) if own == rack]
+            assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rack_of_two_among_three_racks_shares_six_replicas_three_to_three(seed):
+    cluster = [UsableBroker(i, f"r{min(i, 2)}", True) for i in range(4)]
+    placed = place(cluster, partition_count=6, replication_factor=3, rng=random.Random(seed))
+    counted = Counter(replica for replicas in placed for replica in replicas)
+    assert counted == {0: 6, 1: 6, 2: 3, 3: 3}

@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.metadata.image.delta import Delta
-from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS as ELIGIBLE
-from kvorum.metadata.image.features import METADATA_VERSION, limited
-from kvorum.metadata.image.image import EMPTY_IMAGE
-from kvorum.metadata.image.quotas import (
+from kvorum.metadata.configs.quotas import (
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
@@ -20,6 +16,10 @@ from kvorum.metadata.image.quotas import (
     filter_problem,
     matching,
 )
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS as ELIGIBLE
+from kvorum.metadata.image.features import METADATA_VERSION, limited
+from kvorum.metadata.image.image import EMPTY_IMAGE
 from kvorum.metadata.image.record_codec import decode_record, encode_record
 from kvorum.metadata.image.records import ClientQuota
 from kvorum.metadata.image.snapshot_job import records_of

@@ -81,7 +81,13 @@ def view(end_offset, *, behind=None, missing=None, fenced=(), isr=(101, 102, 103
             }
         ],
         min_isr={"t": 2},
+        asked_ms=(NOW_MS, NOW_MS),
     )
+
+
+def asked(found, before_ms, round_trip_ms=0):
+    """The view as if the quorum had been asked at another time."""
+    return dataclasses.replace(found, asked_ms=(before_ms, before_ms + round_trip_ms))
 
 
 def earlier(image, node_id):
@@ -172,16 +178,25 @@ def test_a_node_is_restarted_only_in_a_healthy_cluster(image):
 @pytest.mark.parametrize(
     ("off_ms", "is_healthy", "words"),
     [
-        (0, True, "controller 1 is 0.0 s behind this machine"),
+        (0, True, "controller 1 is 0 ms behind this machine (± 1 ms)"),
+        (250, True, "controller 1 is 250 ms ahead of this machine (± 1 ms)"),
         (CLOCK_MS_MAX, True, "10.0 s ahead of this machine"),
-        (-3_600_000, False, "3,600.0 s behind this machine; let NTP set the clocks"),
-        (CLOCK_MS_MAX + 1, False, "ahead of this machine; let NTP set the clocks"),
+        (-3_600_000, False, "3,600.0 s behind this machine (± 1 ms); let NTP set the clocks"),
+        (CLOCK_MS_MAX + 1, False, "ahead of this machine (± 1 ms); let NTP set the clocks"),
     ],
 )
 def test_a_clock_that_is_off_is_told_with_the_way_out(image, off_ms, is_healthy, words):
-    found = clock_of(view(image.end_offset), NOW_MS - off_ms)
+    found = clock_of(asked(view(image.end_offset), NOW_MS - off_ms))
     assert found.is_healthy is is_healthy
     assert words in found.detail
+
+
+def test_a_clock_is_told_with_half_the_round_trip_as_its_error(image):
+    # The leader read its clock at NOW_MS: when the question was sent, or when the answer came.
+    detail = clock_of(asked(view(image.end_offset), NOW_MS - 40, round_trip_ms=40)).detail
+    assert detail.startswith("controller 1 is 20 ms ahead of this machine (± 21 ms)")
+    detail = clock_of(asked(view(image.end_offset), NOW_MS, round_trip_ms=40)).detail
+    assert detail.startswith("controller 1 is 20 ms behind this machine (± 21 ms)")
 
 
 def with_clocks(found, **ahead_ms):
@@ -196,12 +211,12 @@ def with_clocks(found, **ahead_ms):
 )
 def test_the_clock_of_each_node_is_held_against_the_leaders(image, node_id, role):
     off = with_clocks(view(image.end_offset), **{f"node_{node_id}": 7_200_000})
-    found = clock_of(off, NOW_MS)
+    found = clock_of(off)
     assert not found.is_healthy, role
     assert found.detail.endswith(
         f"node {node_id} is 7,200.0 s ahead of controller 1; let NTP set the clocks"
     )
-    level = clock_of(with_clocks(view(image.end_offset), node_2=-CLOCK_MS_MAX), NOW_MS)
+    level = clock_of(with_clocks(view(image.end_offset), node_2=-CLOCK_MS_MAX))
     assert level.is_healthy
     assert level.detail.endswith("5 other nodes are within 10 s")
 
@@ -210,10 +225,10 @@ def test_a_node_that_fetches_no_more_has_no_clock(image):
     off = with_clocks(view(image.end_offset), node_102=7_200_000)
     gone = next(row for row in off.quorum["observers"] if row["node_id"] == 102)
     gone["last_fetch_timestamp"] = NOW_MS - VOTER_LAG_MS_MAX - 1
-    assert clock_of(off, NOW_MS).is_healthy
+    assert clock_of(off).is_healthy
     # It lost its disk: the same id fetches under another directory id.
     off.quorum["observers"].insert(0, {**gone, "last_fetch_timestamp": NOW_MS, "clock_ahead_ms": 5})
-    found = clock_of(off, NOW_MS)
+    found = clock_of(off)
     assert found.is_healthy and found.detail.endswith("5 other nodes are within 10 s")
 
 
@@ -234,14 +249,14 @@ def test_a_roll_leaves_out_controllers_that_neither_vote_nor_follow(image):
 
 def test_clocks_that_are_not_known_are_not_called_well(image):
     told = with_clocks(view(image.end_offset), node_2=None, node_101=None)
-    assert clock_of(told, NOW_MS).detail.endswith("3 other nodes are within 10 s")
-    untold = clock_of(view(image.end_offset), NOW_MS)
+    assert clock_of(told).detail.endswith("3 other nodes are within 10 s")
+    untold = clock_of(view(image.end_offset))
     assert untold.detail.endswith("for the other nodes' clocks ask with --bootstrap-controller")
 
 
 def test_without_a_leader_no_clock_is_well(image):
     nobody = dataclasses.replace(view(image.end_offset), quorum=None, no_quorum="none")
-    found = clock_of(nobody, 0)
+    found = clock_of(nobody)
     assert (found.is_healthy, found.detail) == (False, "not known without a leader")
 
 
@@ -252,3 +267,12 @@ def test_clients_have_time_to_connect_to_a_broker_before_the_next_one_is_restart
     assert settle_s(last, [], 1.5) == 0
     # No client is connected to a controller.
     assert settle_s(controller, NODES[1:], 1.5) == 0
+
+
+def test_a_node_waits_for_the_end_of_a_reassignment_and_says_so(image):
+    moving = dataclasses.replace(view(image.end_offset), reassigning={("t", 0): [104]})
+    node = next(n for n in nodes_of(image) if n.node_id == 101)
+    assert hazards_of_start(moving, node) == [
+        "a reassignment is under way (t-0): wait for its end, or cancel it with kvorum partitions "
+        "reassign --cancel"
+    ]

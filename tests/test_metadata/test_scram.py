@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from kvorum.metadata.configs.secrets import record_to_dict
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, limited
 from kvorum.metadata.image.image import EMPTY_IMAGE
-from kvorum.metadata.image.record_codec import decode_record, encode_record, record_to_dict
+from kvorum.metadata.image.record_codec import decode_record, encode_record
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.metadata.image.snapshot_job import records_of
 from kvorum.metadata.inspect.tree import content
@@ -83,6 +84,26 @@ def test_a_user_may_stand_in_a_request_once_whatever_the_mechanisms():
     rows = alter(world, upsertion(mechanism=SHA_512), deletions=[("alice", SHA_256)])
     words = "A user credential cannot be altered twice in the same request"
     assert rows == [("alice", ErrorCode.DUPLICATE_RESOURCE, words)]
+    assert credentials_of(world.image) == {("alice", SHA_256): 4096}
+
+
+def test_the_first_problem_of_a_user_counts():
+    world = World(brokers=())
+    # The deletion of what is not there comes before the second change of the same user.
+    rows = alter(
+        world,
+        upsertion(),
+        upsertion("bob", iterations=4095),
+        upsertion("bob"),
+        deletions=[("alice", SHA_256), ("alice", SHA_256)],
+    )
+    assert [(user, error) for user, error, _ in rows] == [
+        ("alice", ErrorCode.RESOURCE_NOT_FOUND),
+        ("bob", ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    ]
+    alter(world, upsertion())
+    rows = alter(world, upsertion(), deletions=[("alice", SHA_256)])
+    assert [error for _, error, _ in rows] == [ErrorCode.DUPLICATE_RESOURCE]
     assert credentials_of(world.image) == {("alice", SHA_256): 4096}
 
 

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from kvorum.metadata.controller.controller import DecisionFailed
+from kvorum.metadata.controller.core.controller import DecisionFailed
+from kvorum.metadata.controller.core.metrics import ControllerMetrics
 from kvorum.metadata.controller.loop import ControllerLoop
-from kvorum.metadata.controller.metrics import ControllerMetrics
 from kvorum.metadata.rpc.service import AdminServicer
-from kvorum.raft.core import RaftCore
-from kvorum.raft.flight_recorder import FlightRecorder, replay
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.model import RaftConfig, VoteState
-from kvorum.raft.roles.states import Follower
+from kvorum.raft.core.raft_core import RaftCore
+from kvorum.raft.core.states import Follower
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.values import RaftConfig, VoteState
+from kvorum.raft.node.flight_recorder import FlightRecorder, replay
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.runtime.errors import ErrorCode
 

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from kvorum.metadata.controller.broker_sessions import FLAP_QUIET_MS, BrokerSessions
+from kvorum.metadata.controller.core.broker_sessions import FLAP_QUIET_MS, BrokerSessions
 from tests.test_metadata.worlds import World
 
 GRACE_MS, TIMEOUT_MS = 100, 2_000

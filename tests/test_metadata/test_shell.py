@@ -5,9 +5,9 @@ import random
 import shlex
 
 import pytest
-from immutables import Map
 
 from kvorum.metadata.image.image import EMPTY_IMAGE
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.metadata.image.records import Config, Partition, PartitionChange, Topic
 from kvorum.metadata.inspect.history import MetadataCopy, OffsetNotHeld, history_of
 from kvorum.metadata.inspect.shell import HELP, Shell, ShellError

@@ -7,12 +7,13 @@ import json
 import pytest
 
 from kvorum.metadata.access.tokens import FORGOTTEN_MAX, TokenKey, fingerprint
+from kvorum.metadata.configs.secrets import record_to_dict
 from kvorum.metadata.controller.decide import tokens as decide
 from kvorum.metadata.controller.decide.tokens import TEXT_BYTES_MAX, remove_expired_tokens
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, limited
 from kvorum.metadata.image.image import EMPTY_IMAGE
-from kvorum.metadata.image.record_codec import decode_record, encode_record, record_to_dict
+from kvorum.metadata.image.record_codec import decode_record, encode_record
 from kvorum.metadata.image.records import DelegationToken, RemoveDelegationToken
 from kvorum.metadata.image.snapshot_job import records_of
 from kvorum.metadata.inspect.export import _IMAGE_ROWS

@@ -1,6 +1,6 @@
 import pytest
 
-from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.requests.controller_requests import (
     CreateTopics,
     DeleteTopics,
@@ -52,10 +52,12 @@ def test_deleting_a_topic_takes_its_configs_along():
     [
         ({"name": ""}, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ({"name": ".."}, ErrorCode.INVALID_TOPIC_EXCEPTION),
-        ({"name": "__cluster_metadata"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"name": "__cluster_metadata"}, ErrorCode.INVALID_REQUEST),
         ({"name": "a/b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ({"name": "x" * 250}, ErrorCode.INVALID_TOPIC_EXCEPTION),
         ({"name": "t", "num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "t", "num_partitions": -2}, ErrorCode.INVALID_PARTITIONS),
+        ({"name": "t", "num_partitions": 100_000}, ErrorCode.POLICY_VIOLATION),
         ({"name": "t", "replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": "t", "replication_factor": 4}, ErrorCode.INVALID_REPLICATION_FACTOR),
         ({"name": "t", "configs": (("no.such", "1"),)}, ErrorCode.INVALID_CONFIG),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.metadata.access.tokens import TokenKey, fingerprint
-from kvorum.metadata.controller.controller import ControllerConfig
+from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.image.records import DelegationToken
 from kvorum.metadata.requests.token_requests import (
     CreateDelegationToken,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kvorum.metadata.controller.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.decide.elr_clearing import with_elr_cleared
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED

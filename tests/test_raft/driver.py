@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 
-from kvorum.raft.core import RaftCore
-from kvorum.raft.effects import PersistVoteState, Reply, ReplyWithRecords, SendRequest
-from kvorum.raft.events import LogFlushed, Propose, RequestReceived, ResponseReceived, Tick
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.messages import (
+from kvorum.raft.core.raft_core import RaftCore
+from kvorum.raft.model.effects import PersistVoteState, Reply, ReplyWithRecords, SendRequest
+from kvorum.raft.model.events import LogFlushed, Propose, RequestReceived, ResponseReceived, Tick
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     VoteRequest,
     VoteResponse,
 )
-from kvorum.raft.model import BatchSpan, RaftConfig, VoteState
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.values import BatchSpan, RaftConfig, VoteState
+from kvorum.raft.model.voters import Voter, VoterSet
 from kvorum.runtime.ids import UUID_ZERO
 
 CLUSTER = "test"
@@ -113,7 +113,16 @@ class Driven:
         self.tokens += 1
         return self.step(RequestReceived(request, self.tokens))
 
-    def vote_request(self, *, epoch, candidate=2, last_epoch=0, end_offset=0, pre_vote=False):
+    def vote_request(
+        self,
+        *,
+        epoch,
+        candidate=2,
+        last_epoch=0,
+        end_offset=0,
+        pre_vote=False,
+        voter_directory_id=UUID_ZERO,
+    ):
         effects = self.ask(
             VoteRequest(
                 cluster_id=CLUSTER,
@@ -123,6 +132,7 @@ class Driven:
                 last_epoch=last_epoch,
                 end_offset=end_offset,
                 is_pre_vote=pre_vote,
+                voter_directory_id=voter_directory_id,
             )
         )
         return next(e.response for e in effects if isinstance(e, Reply))

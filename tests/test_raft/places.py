@@ -3,9 +3,9 @@
 import random
 
 from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, run_now
-from kvorum.raft.effects import AppendProposed
-from kvorum.raft.metadata_log import recover_log
-from kvorum.raft.snapshot_files import SnapshotFiles, header_voters
+from kvorum.raft.model.effects import AppendProposed
+from kvorum.raft.node.metadata_log import recover_log
+from kvorum.raft.node.snapshot_files import SnapshotFiles, header_voters
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.snapshots.format import SnapshotHeader, file_name
 from kvorum.snapshots.store import SnapshotStore

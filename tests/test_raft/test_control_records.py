@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.raft.control_records import (
+from kvorum.raft.model.voters import VOTERS_MAX, Voter, VoterSet
+from kvorum.raft.node.control_records import (
     LeaderChange,
     leader_change_batch,
     parse_voters,
     voters_batch,
 )
-from kvorum.raft.replica_log import spans_of
-from kvorum.raft.voters import VOTERS_MAX, Voter, VoterSet
+from kvorum.raft.node.replica_log import spans_of
 from kvorum.runtime.errors import InvariantViolated, WireError
 from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_raft.driver import voter, voter_set

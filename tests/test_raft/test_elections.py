@@ -2,9 +2,17 @@
 
 import pytest
 
-from kvorum.raft.effects import LeaderChanged, PersistVoteState, Reply, SendRequest, TimelineEntry
-from kvorum.raft.events import RequestFailed, Resign, ResponseReceived
-from kvorum.raft.messages import (
+from kvorum.raft.core.state import OLDER_LEADER_FETCH_TIMEOUTS
+from kvorum.raft.model.effects import (
+    LeaderChanged,
+    PersistVoteState,
+    QuorumAlert,
+    Reply,
+    SendRequest,
+    TimelineEntry,
+)
+from kvorum.raft.model.events import RequestFailed, Resign, ResponseReceived
+from kvorum.raft.model.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -12,9 +20,9 @@ from kvorum.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kvorum.raft.model import VoteState
-from kvorum.runtime.errors import ErrorCode, InvariantViolated, NodeRefused
-from tests.test_raft.driver import CLUSTER, Driven, persisted, sent
+from kvorum.raft.model.values import VoteState
+from kvorum.runtime.errors import ErrorCode, NodeRefused
+from tests.test_raft.driver import CLUSTER, Driven, disk_of, persisted, replies, sent
 
 
 def test_a_pre_vote_writes_nothing_and_raises_no_epoch():
@@ -252,10 +260,76 @@ def test_a_higher_epoch_deposes_a_leader_and_turns_its_parked_fetches_away():
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER in errors
 
 
-def test_two_leaders_in_one_epoch_are_a_bug_that_stops_the_node():
+def test_a_peer_that_names_another_leader_of_the_epoch_is_not_believed():
     node = Driven().follow(leader=2)
-    with pytest.raises(InvariantViolated, match="two leaders"):
-        node.begin_epoch(1, 3)
+    effects = node.begin_epoch(1, 3)
+    (reply,) = replies(effects)
+    assert reply.response.error is ErrorCode.INVALID_REQUEST
+    (alert,) = [e for e in effects if isinstance(e, QuorumAlert)]
+    assert alert.text.startswith("two leaders in epoch 1: 2 and 3. Voters of that quorum have lost")
+    assert node.core.refused_leader == alert.text
+    assert (node.role, node.core.role.leader_id) == ("Follower", 2)
+    # Told once, however often the peer says it.
+    assert not any(isinstance(e, QuorumAlert) for e in node.begin_epoch(1, 3))
+    node.pass_deadline()
+    node.fetched()
+    assert node.core.refused_leader == "", "the leader that was known has answered"
+
+
+@pytest.mark.parametrize("node_id", [1, 9], ids=["voter", "observer"])
+def test_a_leader_that_goes_on_in_an_older_epoch_is_refused(node_id):
+    """Its quorum has lost the disks that knew the later epochs; it never catches up by itself."""
+    node = Driven(node_id, epochs=[1, 5], vote=VoteState(6))
+
+    def answered(leader, epoch):
+        return [
+            effect
+            for send in node.take(SendRequest)
+            for effect in node.step(
+                ResponseReceived(
+                    send.receiver_id,
+                    send.correlation_id,
+                    VoteResponse(epoch=epoch, leader_id=leader, error=ErrorCode.INVALID_VOTER_KEY)
+                    if isinstance(send.request, VoteRequest)
+                    else FetchResponse(
+                        epoch=epoch, leader_id=leader, error=ErrorCode.UNKNOWN_LEADER_EPOCH
+                    ),
+                )
+            )
+            if isinstance(effect, QuorumAlert)
+        ]
+
+    told, until_ms = [], 4 * node.config.fetch_timeout_ms
+    while node.now_ms < until_ms:
+        node.pass_deadline()
+        told += answered(leader=2, epoch=1)
+        if node.now_ms < OLDER_LEADER_FETCH_TIMEOUTS * node.config.fetch_timeout_ms:
+            assert told == [], "a leader that was cut off answers so for a while"
+    (alert,) = told
+    assert alert.text.startswith("leader 2 leads epoch 1, and this node has seen epoch 6. Voters")
+    assert node.core.refused_leader == alert.text
+    assert (node.core.epoch, node.core.log.end_offset) == (6, 2)
+    # A leader of this epoch is followed.
+    node.follow(leader=3, epoch=6)
+    node.pass_deadline()
+    node.fetched(leader=3, epoch=6)
+    assert node.core.refused_leader == ""
+
+
+def test_a_voter_without_a_log_votes_for_nobody_who_has_one_and_does_not_know_its_disk():
+    """It may have lost its own: then others know which records it had acknowledged."""
+    fresh = Driven(is_dynamic=True)
+    for is_pre_vote in (True, False):
+        answer = fresh.vote_request(epoch=4, last_epoch=3, end_offset=9, pre_vote=is_pre_vote)
+        assert not answer.is_granted
+        assert answer.reason.startswith("has no log yet")
+    # At the first start of a quorum nobody has one.
+    assert Driven(is_dynamic=True).vote_request(epoch=1).is_granted
+    # A candidate whose log names this disk knows that it is the same one.
+    named = fresh.vote_request(epoch=4, last_epoch=3, end_offset=9, voter_directory_id=disk_of(1))
+    assert named.is_granted
+    with_log = Driven(epochs=[1], is_dynamic=True)
+    assert with_log.vote_request(epoch=4, last_epoch=3, end_offset=9).is_granted
 
 
 def test_a_leader_that_a_majority_does_not_fetch_from_resigns():

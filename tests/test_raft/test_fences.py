@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.raft.effects import AppendFetched, TimelineEntry
-from kvorum.raft.events import SnapshotTaken
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.model.effects import AppendFetched, TimelineEntry
+from kvorum.raft.model.events import SnapshotTaken
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import Driven, replies
 

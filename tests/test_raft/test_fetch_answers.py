@@ -2,9 +2,9 @@
 
 import pytest
 
-from kvorum.raft import replica_log
-from kvorum.raft.effects import PersistVoteState, ReplaceLog, ReplyWithRecords, TruncateLog
-from kvorum.raft.model import OffsetAndEpoch, VoteState
+from kvorum.raft.model.effects import PersistVoteState, ReplaceLog, ReplyWithRecords, TruncateLog
+from kvorum.raft.model.values import OffsetAndEpoch, VoteState
+from kvorum.raft.node import replica_log
 from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_raft.places import Place
 

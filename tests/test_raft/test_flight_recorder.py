@@ -9,10 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvorum.raft.core import RaftCore
-from kvorum.raft.effects import Effect, TimelineEntry, TruncateLog
-from kvorum.raft.events import Event, RequestFailed, Resign, ResponseReceived
-from kvorum.raft.flight_codec import (
+from kvorum.raft.core import leadership
+from kvorum.raft.core.raft_core import RaftCore
+from kvorum.raft.model.effects import Effect, TimelineEntry, TruncateLog
+from kvorum.raft.model.events import Event, Propose, RequestFailed, Resign, ResponseReceived
+from kvorum.raft.model.messages import FetchResponse
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
+from kvorum.raft.node.flight_codec import (
     BYTES_KEPT_MAX,
     ElidedBytes,
     UndecodableValue,
@@ -21,16 +24,13 @@ from kvorum.raft.flight_codec import (
     encode,
     encode_attributes,
 )
-from kvorum.raft.flight_recorder import (
+from kvorum.raft.node.flight_recorder import (
     DUMPS_MAX,
     FlightRecorder,
     FlightRecordError,
     replay,
     restore,
 )
-from kvorum.raft.messages import FetchResponse
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch
-from kvorum.raft.roles import leadership
 from kvorum.runtime.clock import SystemClock
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from kvorum.runtime.memory_disk import MemoryDisk
@@ -156,17 +156,17 @@ def test_a_change_that_no_effect_shows_is_found_at_the_next_checkpoint(monkeypat
 
 
 def test_a_step_that_failed_fails_again_in_a_replay(monkeypatch):
-    node = Recorded().become_leader()
+    node = Recorded().follow(leader=2)
     with pytest.raises(InvariantViolated):
-        node.begin_epoch(node.core.epoch, 3)
+        node.step(Propose((b"",), (1,)))
     lines = node.lines()
-    assert "two leaders in epoch 1" in json.loads(lines[-2])["raised"]
+    assert "only a leader appends" in json.loads(lines[-2])["raised"]
     assert replay(lines).first_difference is None
 
     monkeypatch.setattr(RaftCore, "step", lambda self, event, now_ms: [])
     found = replay([*lines[:2], lines[-2]]).first_difference
     assert found is not None
-    assert found.recorded == ("InvariantViolated: two leaders in epoch 1: 1 and 3",)
+    assert found.recorded == ("InvariantViolated: only a leader appends",)
 
 
 def test_ring_keeps_its_bound_of_events_and_the_newest_of_them():

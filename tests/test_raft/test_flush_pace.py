@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.raft.flush_pace import QUICK_IN_A_ROW, QUICK_US, FlushPace
+from kvorum.raft.node.flush_pace import QUICK_IN_A_ROW, QUICK_US, FlushPace
 
 
 def noted(*took_us: float) -> FlushPace:

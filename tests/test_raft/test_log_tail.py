@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
 
 epoch_lists = st.lists(st.integers(1, 6), max_size=20).map(sorted)
 

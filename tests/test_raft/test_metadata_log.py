@@ -5,8 +5,7 @@ import struct
 import pytest
 
 from kvorum.chaos.sim.kernel.async_disk import run_now
-from kvorum.raft.control_records import KRAFT_VOTERS, voters_batch
-from kvorum.raft.effects import (
+from kvorum.raft.model.effects import (
     AppendFetched,
     AppendLeaderChange,
     FinishSnapshot,
@@ -15,13 +14,14 @@ from kvorum.raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from kvorum.raft.log_tail import LogTail
-from kvorum.raft.metadata_log import open_metadata_log
-from kvorum.raft.model import OffsetAndEpoch, VoteState
-from kvorum.raft.replica_log import spans_of
-from kvorum.raft.snapshot_files import FoundSnapshots, header_voters
-from kvorum.raft.vote_store import VoteStore
-from kvorum.raft.voters import NO_VOTERS
+from kvorum.raft.model.log_tail import LogTail
+from kvorum.raft.model.values import OffsetAndEpoch, VoteState
+from kvorum.raft.model.voters import NO_VOTERS
+from kvorum.raft.node.control_records import KRAFT_VOTERS, voters_batch
+from kvorum.raft.node.metadata_log import open_metadata_log
+from kvorum.raft.node.replica_log import spans_of
+from kvorum.raft.node.snapshot_files import FoundSnapshots, header_voters
+from kvorum.raft.node.vote_store import VoteStore
 from kvorum.runtime.errors import CorruptData
 from kvorum.snapshots.format import SnapshotHeader
 from kvorum.storage.format.batch import build_batch

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from kvorum.raft import node as node_module
-from kvorum.raft.effects import AppendProposed, LeaderChanged
-from kvorum.raft.events import Propose, RequestReceived
-from kvorum.raft.flush_pace import FlushPace
-from kvorum.raft.messages import RemoveVoterRequest
-from kvorum.raft.metadata_log import open_metadata_log
-from kvorum.raft.model import OffsetAndEpoch, RaftConfig
-from kvorum.raft.node import RaftNode
-from kvorum.raft.servicer import RaftServicer
-from kvorum.raft.snapshot_files import SnapshotFiles
-from kvorum.raft.voters import VoterSet
+from kvorum.raft.model.effects import AppendProposed, LeaderChanged
+from kvorum.raft.model.events import Propose, RequestReceived
+from kvorum.raft.model.messages import RemoveVoterRequest
+from kvorum.raft.model.values import OffsetAndEpoch, RaftConfig
+from kvorum.raft.model.voters import VoterSet
+from kvorum.raft.node import raft_node as node_module
+from kvorum.raft.node.flush_pace import FlushPace
+from kvorum.raft.node.metadata_log import open_metadata_log
+from kvorum.raft.node.raft_node import RaftNode
+from kvorum.raft.node.servicer import RaftServicer
+from kvorum.raft.node.snapshot_files import SnapshotFiles
 from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.disk import OsDisk
-from kvorum.runtime.rpc import RpcServer
+from kvorum.runtime.http2.rpc import RpcServer
 from kvorum.snapshots.store import SnapshotStore
 from kvorum.storage.format.batch import build_batch
 from tests.polling import until

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.raft.quorum import committed_offset, is_lost, majority
+from kvorum.raft.model.quorum import committed_offset, is_lost, majority
 
 
 def test_majority_of_small_sets():

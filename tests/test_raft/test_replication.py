@@ -1,20 +1,24 @@
 """Rules of replication and commitment (Raft paper 5.3 and 5.4.2, KIP-595), one a test."""
 
+import dataclasses
+
 import pytest
 
-from kvorum.raft.effects import (
+from kvorum.raft.core.leader import LOST_LOG_FETCHES
+from kvorum.raft.model.effects import (
     AppendFetched,
     AppendProposed,
     FlushLog,
     HighWatermarkAdvanced,
+    QuorumAlert,
     Reply,
     ReplyWithRecords,
     SendRequest,
     TruncateLog,
 )
-from kvorum.raft.events import LogFlushed, Propose, ResponseReceived
-from kvorum.raft.messages import FetchRequest, FetchResponse
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.model.events import LogFlushed, Propose, ResponseReceived
+from kvorum.raft.model.messages import FetchRequest, FetchResponse
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import Driven, sent
 
@@ -138,11 +142,81 @@ def test_a_follower_truncates_as_told_and_asks_again():
     assert (fetch.request.fetch_offset, fetch.request.last_fetched_epoch) == (1, 1)
 
 
-def test_truncating_what_is_committed_stops_the_node():
+def test_a_leader_that_lacks_committed_records_is_refused():
     node = Driven(epochs=[1, 1, 1]).follow(leader=2, epoch=1)
     node.fetched(hw=3)
-    with pytest.raises(InvariantViolated, match="committed records would be lost"):
-        node.fetched(diverging=OffsetAndEpoch(1, 1))
+    effects = node.fetched(diverging=OffsetAndEpoch(1, 1))
+    (refused,) = [e for e in effects if isinstance(e, QuorumAlert)]
+    assert "asks to truncate to 1, but the records up to 3 are committed" in refused.text
+    assert node.core.refused_leader == refused.text
+    assert not any(isinstance(e, TruncateLog) for e in effects)
+    assert sent(effects, FetchRequest) == [], "it asks again later, not in a busy loop"
+    node.wait(node.config.fetch_timeout_ms)
+    # A leader that has the records is obeyed.
+    node.fetched(hw=3)
+    assert node.core.refused_leader == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"diverging": OffsetAndEpoch(2, 1)}, {"snapshot": OffsetAndEpoch(9, 1)}],
+    ids=["truncation", "snapshot"],
+)
+def test_a_refusal_ends_with_an_answer_that_is_obeyed(answer):
+    node = Driven(epochs=[1, 1, 1]).follow(leader=2, epoch=1)
+    node.fetched(hw=2)
+    node.fetched(diverging=OffsetAndEpoch(1, 1))
+    assert node.core.refused_leader != ""
+    node.wait(node.config.fetch_timeout_ms)
+    node.fetched(**answer)
+    assert node.core.refused_leader == ""
+
+
+def test_a_voter_that_comes_back_without_its_log_is_turned_away():
+    """Its directory was put back from a copy of its first days; what it voted is forgotten."""
+    node = Driven(is_dynamic=True).become_leader()
+    end_offset = node.core.log.end_offset
+    node.fetch_request(2, end_offset, 1)
+    # One that was sent before the voter found this leader may come late.
+    late = node.fetch_request(2, 0, 0)
+    assert not any(isinstance(e, QuorumAlert) for e in late)
+    node.fetch_request(2, end_offset, 1)
+    for _ in range(LOST_LOG_FETCHES):
+        effects = node.fetch_request(2, 0, 0)
+    (alert,) = [e for e in effects if isinstance(e, QuorumAlert)]
+    assert f"of which it had acknowledged {end_offset}" in alert.text
+    assert "remove-voter" in alert.text
+    (reply,) = [e for e in effects if isinstance(e, Reply)]
+    assert reply.response.error is ErrorCode.INVALID_VOTER_KEY
+    assert node.core.role.voters[2].end_offset == end_offset
+    assert not [e for e in node.fetch_request(2, 0, 0) if isinstance(e, QuorumAlert)]
+    # An observer may begin anew: it votes on nothing.
+    node.fetch_request(9, end_offset, 1)
+    assert not [e for e in node.fetch_request(9, 0, 0) if isinstance(e, QuorumAlert)]
+
+
+def test_a_voter_of_a_static_quorum_may_come_back_empty():
+    node = Driven().become_leader()
+    node.fetch_request(2, node.core.log.end_offset, 1)
+    assert not [e for e in node.fetch_request(2, 0, 0) if isinstance(e, QuorumAlert)]
+
+
+def test_what_was_committed_before_a_restart_is_not_truncated():
+    node = Driven(epochs=[1, 1, 1])
+    node.core.config = dataclasses.replace(node.config, committed_offset=2)
+    node.follow(leader=2, epoch=1)
+    node.fetched(diverging=OffsetAndEpoch(1, 1))
+    assert "the records up to 2 are committed" in node.core.refused_leader
+    node.wait(node.config.fetch_timeout_ms)
+    effects = node.fetched(diverging=OffsetAndEpoch(2, 1))
+    assert any(isinstance(e, TruncateLog) for e in effects), "the rest may be truncated"
+
+
+def test_an_observer_never_truncates():
+    node = Driven(node_id=9, voters=(1, 2, 3), epochs=[1, 1, 1]).follow(leader=2, epoch=1)
+    effects = node.fetched(diverging=OffsetAndEpoch(1, 1))
+    assert "the records up to 3 are committed" in node.core.refused_leader
+    assert not any(isinstance(e, TruncateLog) for e in effects)
 
 
 def test_a_follower_asks_on_only_after_its_fsync():

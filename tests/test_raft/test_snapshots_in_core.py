@@ -1,8 +1,10 @@
 """Snapshots as the core sees them (KIP-630): taking, trimming, serving, fetching; a rule a test."""
 
+import dataclasses
+
 import pytest
 
-from kvorum.raft.effects import (
+from kvorum.raft.model.effects import (
     DropSnapshots,
     FinishSnapshot,
     HighWatermarkAdvanced,
@@ -12,7 +14,7 @@ from kvorum.raft.effects import (
     SendRequest,
     WriteSnapshotChunk,
 )
-from kvorum.raft.events import (
+from kvorum.raft.model.events import (
     RequestFailed,
     ResponseReceived,
     SnapshotChunkWritten,
@@ -20,8 +22,8 @@ from kvorum.raft.events import (
     SnapshotsExpired,
     SnapshotTaken,
 )
-from kvorum.raft.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch
+from kvorum.raft.model.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_raft.driver import CLUSTER, Driven, sent, voter_set
 
@@ -355,7 +357,17 @@ def test_an_offer_below_what_is_committed_is_not_taken():
     node.take()
     node.fetched(snapshot=SNAPSHOT)
     assert sent(node.effects, FetchSnapshotRequest) == []
-    assert node.core.role.retry_at_ms == node.now_ms + node.config.retry_backoff_ms
+    assert "records up to 10 are committed" in node.core.refused_leader
+    assert node.core.role.retry_at_ms == node.now_ms + node.config.fetch_timeout_ms
+
+
+def test_an_offer_below_what_was_committed_before_the_start_is_not_taken():
+    node = Driven(epochs=[1] * 12).follow()
+    node.core.config = dataclasses.replace(node.config, committed_offset=11)
+    node.take()
+    node.fetched(snapshot=OffsetAndEpoch(10, 1))
+    assert sent(node.effects, FetchSnapshotRequest) == []
+    assert "records up to 11 are committed" in node.core.refused_leader
 
 
 @pytest.mark.parametrize(("position", "size"), [(0, 7), (0, 0)], ids=["too long", "no size"])
@@ -448,9 +460,11 @@ def test_a_round_given_up_for_a_snapshot_does_not_forget_the_leader_of_the_epoch
     assert (node.core.epoch, node.core.persisted_leader_id) == (1, 2)
 
 
-def test_a_truncation_that_gains_nothing_is_a_bug():
-    # No leader can lack the epoch of a committed snapshot. If one did, this node would fetch and
-    # truncate in a busy loop instead of reporting it.
+def test_a_truncation_that_gains_nothing_is_refused():
+    # No sound leader can lack the epoch of a committed snapshot. If one did, this node would fetch
+    # and truncate in a busy loop instead of reporting it.
     node = Driven(snapshots=(OffsetAndEpoch(10, 3),)).follow(epoch=4)
-    with pytest.raises(InvariantViolated):
-        node.fetched(diverging=OffsetAndEpoch(5, 1))
+    node.take()
+    effects = node.fetched(diverging=OffsetAndEpoch(5, 1))
+    assert "lacks an epoch of this node's base" in node.core.refused_leader
+    assert sent(effects, FetchRequest) == []

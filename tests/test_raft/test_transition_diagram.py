@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvorum.raft.roles.states import TRANSITIONS
-from kvorum.raft.transition_diagram import document
+from kvorum.raft.core.states import TRANSITIONS
+from kvorum.raft.core.transition_diagram import document
 
 ELECTION = Path(__file__).parents[2] / "docs" / "protocol" / "election.md"
-BEGIN = "<!-- drawn by python -m kvorum.raft.transition_diagram -->\n"
+BEGIN = "<!-- drawn by python -m kvorum.raft.core.transition_diagram -->\n"
 END = "\n<!-- end of drawing -->"
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kvorum.raft.effects import PersistVoteState
-from kvorum.raft.model import VoteState
-from kvorum.raft.vote_store import FILE_NAME, VoteStore
+from kvorum.raft.model.effects import PersistVoteState
+from kvorum.raft.model.values import VoteState
+from kvorum.raft.node.vote_store import FILE_NAME, VoteStore
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.ids import uuid_text
 from tests.test_raft.driver import disk_of

@@ -1,10 +1,12 @@
 """Changing the voter set at the leader (KIP-853, Ongaro's thesis chapter 4), one rule a test."""
 
+import dataclasses
+
 import pytest
 
-from kvorum.raft.effects import AppendLeaderChange, AppendVoters, FlushLog, Reply, SendRequest
-from kvorum.raft.events import ResponseReceived, SnapshotReceived
-from kvorum.raft.messages import (
+from kvorum.raft.model.effects import AppendLeaderChange, AppendVoters, FlushLog, Reply, SendRequest
+from kvorum.raft.model.events import ResponseReceived, SnapshotReceived
+from kvorum.raft.model.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -14,9 +16,9 @@ from kvorum.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kvorum.raft.model import BatchSpan, OffsetAndEpoch, VoteState
-from kvorum.raft.progress import SnapshotFetch
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.progress import SnapshotFetch
+from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch, VoteState
+from kvorum.raft.model.voters import Voter, VoterHistory, VoterSet
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from tests.scripts.harness import Harness
@@ -469,3 +471,35 @@ def test_an_observer_that_is_gone_for_long_is_forgotten():
     node.now_ms += 300_001
     follow_up(node, 3)
     assert (2, disk_of(2)) not in node.core.role.observers
+
+
+def test_a_leader_names_the_directories_of_first_voters_once_they_fetch():
+    """kvorum init does not know them: each host makes its own."""
+    node = Driven(is_dynamic=True)
+    nameless = VoterSet.of(dataclasses.replace(voter(n), directory_id=UUID_ZERO) for n in (1, 2, 3))
+    node.core.log.voters = VoterHistory([(-1, nameless)])
+    node.become_leader()
+    own = node.core.voter_set.get(1)
+    assert own.directory_id == disk_of(1), "its own is in the record that opens the epoch"
+    node.flush()
+    node.fetch_request(2, node.core.log.end_offset, 1)
+    assert node.core.voter_set.get(2).directory_id == disk_of(2)
+    assert node.core.voter_set.get(3).directory_id == UUID_ZERO
+    # An empty disk under the same id is an observer, also before the set is committed.
+    node.fetch_request(2, 0, 0, letter="b")
+    assert (2, disk_of(2, "b")) in node.core.role.observers
+    node.flush()
+    node.fetch_request(2, node.core.log.end_offset, 1)
+    node.fetch_request(3, node.core.log.end_offset, 1)
+    assert node.core.voter_set == voter_set(1, 2, 3)
+    assert {key[0] for key in node.core.role.observers} == {2}, "no voter is left behind as another"
+
+
+def test_the_first_directory_that_fetches_has_the_place_of_a_nameless_voter():
+    node = Driven(is_dynamic=True)
+    nameless = VoterSet.of(dataclasses.replace(voter(n), directory_id=UUID_ZERO) for n in (1, 2, 3))
+    node.core.log.voters = VoterHistory([(-1, nameless)])
+    node.become_leader()
+    node.fetch_request(2, 0, 0)
+    node.fetch_request(2, 0, 0, letter="b")
+    assert node.core.role.voters[2].directory_id == disk_of(2)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.raft.voters import NO_VOTERS, Voter, VoterHistory, VoterSet
+from kvorum.raft.model.voters import NO_VOTERS, Voter, VoterHistory, VoterSet
 from kvorum.runtime.errors import InvariantViolated
 from kvorum.runtime.ids import UUID_ZERO
 from tests.test_raft.driver import disk_of, voter, voter_set
@@ -92,3 +92,13 @@ def test_an_append_must_lie_beyond_the_last():
     history = VoterHistory([(4, voter_set(1))])
     with pytest.raises(InvariantViolated):
         history.append(4, voter_set(1, 2))
+
+
+def test_a_node_whose_id_votes_with_another_disk_is_told_the_way():
+    voters = voter_set(1, 2)
+    assert voters.complaint_of(2, disk_of(2)) is None
+    assert voters.complaint_of(9, disk_of(9)) is None
+    told = voters.complaint_of(2, disk_of(2, "b"))
+    assert told is not None
+    assert "follows without a vote" in told
+    assert "remove-voter --id 2, then add-voter --id 2" in told

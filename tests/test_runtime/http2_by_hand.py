@@ -13,7 +13,7 @@ import hpack
 import pytest
 
 from kvorum.runtime.http2 import frames, headers
-from kvorum.runtime.rpc import USUAL_PATIENCE, Channel, Patience, open_channel
+from kvorum.runtime.http2.rpc import USUAL_PATIENCE, Channel, Patience, open_channel
 from tests.polling import until
 from tests.test_runtime.http2_peers import free_port, run
 

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from kvorum.runtime.http2.rpc import USUAL_PATIENCE, Patience, RpcServer, open_channel
 from kvorum.runtime.http2.server import Server
-from kvorum.runtime.rpc import USUAL_PATIENCE, Patience, RpcServer, open_channel
 from tests.polling import until
 
 SERVICE = "test.Peer"

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
+from kvorum.runtime.http2.rpc import Channels, RpcServer, rpc_caller, rpc_listener
 from kvorum.runtime.principals import PrincipalRules
-from kvorum.runtime.rpc import Channels, RpcServer, rpc_caller, rpc_listener
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
 from tests.polling import DEADLINE_S

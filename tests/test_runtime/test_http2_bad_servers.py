@@ -11,10 +11,10 @@ import pytest
 
 from kvorum.runtime.http2 import client_connection, frames, headers, keepalive
 from kvorum.runtime.http2.client_connection import ClientConnection
-from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.connection import Http2Connection
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
+from kvorum.runtime.http2.rpc import Channel
 from kvorum.runtime.http2.stream import MESSAGE_BYTES_MAX, Stream
-from kvorum.runtime.rpc import Channel
 from tests.polling import until
 from tests.test_runtime.http2_by_hand import (
     ANSWER,
@@ -165,7 +165,7 @@ def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def close(self: ClientConnection, reason: str) -> None:
         reasons.append(reason)
-        Connection.close(self, reason)
+        Http2Connection.close(self, reason)
 
     monkeypatch.setattr(ClientConnection, "close", close)
     return reasons

@@ -12,7 +12,7 @@ import pytest
 
 from kvorum.runtime.errors import InvariantViolated
 from kvorum.runtime.http2 import frames
-from kvorum.runtime.rpc import Channel, open_channel
+from kvorum.runtime.http2.rpc import Channel, open_channel
 from tests.polling import until
 from tests.test_runtime.http2_by_hand import (
     ANSWER,

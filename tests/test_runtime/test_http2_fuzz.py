@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.client import Channel
 from kvorum.runtime.http2.client_connection import ClientConnection
-from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.connection import Http2Connection
 from kvorum.runtime.http2.server import Server
 from kvorum.runtime.http2.server_connection import ServerConnection
 from kvorum.runtime.http2.status import StreamEnded
@@ -39,7 +39,7 @@ TURNS = 12
 class Socket(asyncio.Transport):
     """A transport that keeps every byte that the connection writes."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Http2Connection) -> None:
         super().__init__()
         self.written = bytearray()
         self._connection = connection

@@ -13,8 +13,8 @@ import grpc.aio
 import pytest
 
 from kvorum.runtime.errors import WireError
+from kvorum.runtime.http2.rpc import RpcServer, open_channel
 from kvorum.runtime.http2.stream import STREAM_WINDOW
-from kvorum.runtime.rpc import RpcServer, open_channel
 from tests.polling import until
 from tests.test_runtime.http2_peers import free_port, method, pair, run
 

@@ -18,8 +18,8 @@ from kvorum.runtime.http2.keepalive import (
     STALL_MS,
     KeepAlive,
 )
+from kvorum.runtime.http2.rpc import open_channel
 from kvorum.runtime.http2.stream import STREAM_WINDOW, Stream
-from kvorum.runtime.rpc import open_channel
 from tests.polling import until
 from tests.test_runtime.http2_by_hand import ByHand, client_by_hand, server_by_hand
 from tests.test_runtime.http2_peers import OurServer, method, pair, run

@@ -17,8 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kvorum.runtime.principals import PrincipalRules
-from kvorum.runtime.rpc import (
+from kvorum.runtime.http2.rpc import (
     USUAL_PATIENCE,
     Channel,
     Patience,
@@ -27,10 +26,12 @@ from kvorum.runtime.rpc import (
     rpc_caller,
     rpc_listener,
 )
+from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
 from tests.polling import until
 from tests.test_runtime.http2_peers import GRPCIO_OPTIONS, SERVICE, free_port, method, run
+from tests.test_runtime.rpc_callers import HANDLERS, ask_who, echo, grpcio_channel, refusal
 
 Code = grpc.StatusCode
 RULES = PrincipalRules("RULE:^CN=(.*?),.*$/$1/L,DEFAULT")
@@ -51,21 +52,6 @@ def of_server(authority: Authority, file: Path, client_auth: str = "required") -
 def of_client(authority: Authority, file: Path | None = None, **more: Any) -> TlsSettings:
     keystore = str(file or "")
     return TlsSettings(what="the client", keystore=keystore, truststore=str(authority.file), **more)
-
-
-async def who(_: bytes, context: Any) -> bytes:
-    """The caller as the server sees it."""
-    return f"{context.user} {context.host}".encode()
-
-
-async def echo(request: bytes, _: Any) -> bytes:
-    return request
-
-
-HANDLERS = {
-    "who": grpc.unary_unary_rpc_method_handler(who),
-    "echo": grpc.unary_unary_rpc_method_handler(echo),
-}
 
 
 @asynccontextmanager
@@ -94,24 +80,6 @@ async def calling(address: str, settings: TlsSettings | None) -> AsyncIterator[C
     finally:
         await channel.close()
         await until(lambda: not channel.connections, "the channel has no connections")
-
-
-async def ask_who(channel: Any) -> str:
-    told: bytes = await channel.unary_unary(method("who"))(b"", timeout=10)
-    return told.decode()
-
-
-async def refusal(channel: Any) -> str:
-    with pytest.raises(grpc.aio.AioRpcError) as failed:
-        await ask_who(channel)
-    assert failed.value.code() is Code.UNAVAILABLE
-    return str(failed.value.details())
-
-
-def grpcio_channel(authority: Authority, address: str, file: Path | None) -> Any:
-    pem = None if file is None else file.read_bytes()
-    credentials = grpc.ssl_channel_credentials(authority.file.read_bytes(), pem, pem)
-    return grpc.aio.secure_channel(address, credentials, options=GRPCIO_OPTIONS)
 
 
 @pytest.mark.parametrize("kind", ["ours", "grpcio"])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvorum.broker.controller.forwarding import _nodes
+from kvorum.broker.controller_channel.forwarding import _nodes
 from kvorum.cli.voters import _add_request
 from kvorum.runtime.text import address_text, split_address
 from tests.tree import sources
@@ -60,6 +60,6 @@ def test_controllers_and_voters_of_ipv6_addresses_are_told_without_brackets():
 
 def test_a_host_and_a_port_that_may_be_ipv6_are_joined_in_one_place_only():
     by_hand = re.compile(r"""\{[^{}]*host['"\]]*\}:|\[0\]\}:\{|%s:%d""")
-    own = ("chaos/", "bench/", "runtime/text.py")
+    own = ("kvorum/chaos/", "bench/", "kvorum/runtime/text.py")
     found = [path for path, text in sources(with_tests=False) if by_hand.search(text)]
     assert [path for path in found if not path.startswith(own)] == []

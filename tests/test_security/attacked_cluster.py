@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from kvorum.broker.sasl.jaas import parse_jaas
-from kvorum.launch.secure_plan import NODES_PORT_SHIFT
+from kvorum.broker.sasl.core.jaas import parse_jaas
+from kvorum.launch.cluster.secure_plan import NODES_PORT_SHIFT
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
 from tests.certificates import Authority
 from tests.live.cluster import Cluster

@@ -11,8 +11,8 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from kvorum.broker.sasl.client import client_exchange
-from kvorum.launch.dev_certificates import Wanted, issue, load_authority
+from kvorum.broker.sasl.core.client import client_exchange
+from kvorum.launch.cluster.dev_certificates import Wanted, issue, load_authority
 from kvorum.rpc import admin_pb2, controller_pb2, raft_pb2
 from tests.polling import DEADLINE_S
 from tests.test_broker.raw_client import RawClient

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.broker.network.connection import Connection
-from kvorum.broker.sasl.mechanisms import SaslSettings, authenticator
+from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.principals import PrincipalRules

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from kvorum.broker import server
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.network import login_limits, server
+from kvorum.broker.network import login_limits
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.login_limits import STRANGERS_BYTES, LoginMemory
-from kvorum.broker.sasl.exchange import AuthenticationFailed
-from kvorum.broker.sasl.plain import PlainExchange
-from kvorum.broker.sasl.scram import MESSAGE_BYTES_MAX, ScramExchange
+from kvorum.broker.sasl.core.exchange import AuthenticationFailed
+from kvorum.broker.sasl.core.plain import PlainExchange
+from kvorum.broker.sasl.core.scram import MESSAGE_BYTES_MAX, ScramExchange
 from kvorum.runtime.errors import ErrorCode, WireError
 from tests.polling import DEADLINE_S, eventually
 from tests.test_broker.credentials import credential_of
@@ -144,7 +145,7 @@ def test_a_thousand_clients_without_a_login_share_a_bounded_memory(door: Door) -
         socks.append(sock)
         sock.sendall(part)
         # Accepted one by one: the backlog of a listener is short.
-        eventually(lambda n=number: door.server.connection_count + closed(door) > n, "accepted")
+        eventually(lambda n=number: len(door.server._connections) + closed(door) > n, "accepted")
     held = door.harness.call(
         lambda: sum(len(connection._buffer.view) for connection in door.connections())
     )
@@ -200,7 +201,7 @@ def test_clients_that_use_up_max_connections_keep_no_broker_out(tmp_path: Path) 
         port = door.harness.run(bind("127.0.0.1", 0, listener_name="NODES", is_for_brokers=True))
         door.harness.call(door.server.serve)
         strangers = [RawClient(door.plain) for _ in range(8)]
-        eventually(lambda: door.server.connection_count == 8, "all places are taken")
+        eventually(lambda: len(door.server._connections) == 8, "all places are taken")
         beyond = RawClient(door.plain)
         assert ends_without_an_answer(beyond)
         brokers = [RawClient(port) for _ in range(8)]

@@ -14,10 +14,10 @@ from typing import Any
 import grpc
 import pytest
 
-from kvorum.broker.sasl.jaas import parse_jaas
-from kvorum.metadata.access.model import AclOperation
+from kvorum.broker.sasl.core.jaas import parse_jaas
 from kvorum.metadata.access.nodes import SENDER_OF
 from kvorum.metadata.access.services import ACCESS_OF
+from kvorum.metadata.image.acl import AclOperation
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.http2.frames import PREFACE
 from tests.polling import DEADLINE_S

@@ -24,10 +24,10 @@ from kvorum.runtime.http2 import floods, frames, headers
 from kvorum.runtime.http2.connection import STREAMS_MAX
 from kvorum.runtime.http2.floods import Flood
 from kvorum.runtime.http2.frames import ProtocolError
+from kvorum.runtime.http2.rpc import open_channel, rpc_listener
 from kvorum.runtime.http2.server import Server
 from kvorum.runtime.http2.tls import ALPN
 from kvorum.runtime.principals import PrincipalRules
-from kvorum.runtime.rpc import open_channel, rpc_listener
 from kvorum.runtime.tls import TlsSettings
 from tests.certificates import Authority
 from tests.polling import until

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
-from kvorum.launch.add_scram import parse_add_scram
+from kvorum.launch.cluster.add_scram import parse_add_scram
 from kvorum.metadata.access import audit
 from kvorum.metadata.access.audit import AuditLog
 from kvorum.metadata.access.authorizer import CACHED_NAME_CHARACTERS_MAX, Authorizer
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.runtime.errors import ErrorCode

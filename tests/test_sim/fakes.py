@@ -9,11 +9,11 @@ import pytest
 
 from kvorum.chaos.sim.kernel.checks import CheckFailed
 from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.recovery import DiskSettings
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.raft.model import VoteState
-from kvorum.raft.voters import NO_VOTERS, Voter, VoterSet
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import DiskSettings
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.raft.model.values import VoteState
+from kvorum.raft.model.voters import NO_VOTERS, Voter, VoterSet
 
 A, B, C = (1, b"va"), (1, b"vb"), (2, b"vc")
 

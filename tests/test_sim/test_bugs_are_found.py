@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from kvorum.chaos.sim.kernel.checks import SeedFailed
+from kvorum.chaos.sim.kernel.schedule import draw_schedule
 from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
 from kvorum.chaos.sim.quorum.world import run_scenario
-from kvorum.chaos.sim.schedule import draw_schedule
-from kvorum.raft.effects import Reply
-from kvorum.raft.messages import VoterChangeResponse
-from kvorum.raft.model import VoteState
-from kvorum.raft.quorum import committed_offset, majority
-from kvorum.raft.roles import voter_changes
-from kvorum.raft.roles.fetching import send_fetch
-from kvorum.raft.roles.states import NEVER_MS
+from kvorum.raft.core import voter_changes
+from kvorum.raft.core.fetching import send_fetch
+from kvorum.raft.core.states import NEVER_MS
+from kvorum.raft.model.effects import Reply
+from kvorum.raft.model.messages import VoterChangeResponse
+from kvorum.raft.model.quorum import committed_offset, majority
+from kvorum.raft.model.values import VoteState
 from kvorum.runtime.errors import ErrorCode
 from kvorum.snapshots.format import read_header
 
@@ -149,37 +149,42 @@ def answer_before_the_commit(core, token, voters, refusal=None):
     ("place", "bug", "check", "world"),
     [
         (
-            "kvorum.raft.roles.leader.committed_offset",
+            "kvorum.raft.core.leader.committed_offset",
             commit_with_one_voter_too_few,
             "MajorityReachedHighWatermark",
             any_world,
         ),
         (
-            "kvorum.raft.roles.election.majority",
+            "kvorum.raft.core.election.majority",
             lambda n: max(majority(n) - 1, 1),
             "ElectedByMajority",
             any_world,
         ),
-        ("kvorum.raft.roles.election._stale_log", lambda *_: "", "LeaderCompleteness", any_world),
+        ("kvorum.raft.core.election._stale_log", lambda *_: "", "LeaderCompleteness", any_world),
         (
-            "kvorum.raft.roles.leader._update_high_watermark",
+            "kvorum.raft.core.leader._update_high_watermark",
             commit_records_of_earlier_epochs,
             "CommitInOwnEpoch",
             any_world,
         ),
         (
-            "kvorum.raft.roles.fetching.fetch",
+            "kvorum.raft.core.fetching.fetch",
             fetch_before_the_flush,
             "MajorityReachedHighWatermark",
             any_world,
         ),
         (
-            "kvorum.raft.vote_store.VoteStore.load",
+            "kvorum.raft.node.vote_store.VoteStore.load",
             lambda _: VoteState(),
             "DurableSurvives",
             any_world,
         ),
-        ("kvorum.raft.vote_store.VoteStore.save", save_without_fsync, "DurableSurvives", any_world),
+        (
+            "kvorum.raft.node.vote_store.VoteStore.save",
+            save_without_fsync,
+            "DurableSurvives",
+            any_world,
+        ),
         ("kvorum.storage.log.flush.FlushTicket.run", flush_nothing, "DurableSurvives", any_world),
         (
             "kvorum.storage.recovery.batch_walk._refuse_unless_torn",
@@ -187,23 +192,28 @@ def answer_before_the_commit(core, token, voters, refusal=None):
             "DamageDetected",
             any_world,
         ),
-        ("kvorum.raft.roles.follower.on_fetch_response", lambda *_: None, "Convergence", any_world),
+        ("kvorum.raft.core.follower.on_fetch_response", lambda *_: None, "Convergence", any_world),
         (
             "kvorum.storage.log.log.Log.truncate_fully_and_start_at",
             lambda *_, now_ms=0: None,
             "CoreKnowsLog",
             lagging,
         ),
-        ("kvorum.raft.replica_log.ReplicaLog.trim", trim_all, "SnapshotAtLogStart", lagging),
+        ("kvorum.raft.node.replica_log.ReplicaLog.trim", trim_all, "SnapshotAtLogStart", lagging),
         (
-            "kvorum.raft.replica_log.ReplicaLog.trim",
+            "kvorum.raft.node.replica_log.ReplicaLog.trim",
             lambda *_, wall_ms: None,
             "LogTrimmed",
             lagging,
         ),
-        ("kvorum.raft.metadata_log._is_prefix", lambda *_: True, "SnapshotAtLogStart", lagging),
         (
-            "kvorum.raft.replica_log.ReplicaLog.timestamp_before",
+            "kvorum.raft.node.metadata_log._is_prefix",
+            lambda *_: True,
+            "SnapshotAtLogStart",
+            lagging,
+        ),
+        (
+            "kvorum.raft.node.replica_log.ReplicaLog.timestamp_before",
             lambda self, _: id(self),
             "SnapshotsAgree",
             lagging,
@@ -222,44 +232,49 @@ def answer_before_the_commit(core, token, voters, refusal=None):
             lagging,
         ),
         (
-            "kvorum.raft.voters.VoterHistory.at",
+            "kvorum.raft.model.voters.VoterHistory.at",
             lambda self, _: self.last,
             "SnapshotEqualsPrefix",
             changing,
         ),
-        ("kvorum.raft.voters.VoterHistory.truncate", lambda *_: None, "VotersInForce", changing),
         (
-            "kvorum.raft.state.RaftState.is_addressed_to_self",
+            "kvorum.raft.model.voters.VoterHistory.truncate",
+            lambda *_: None,
+            "VotersInForce",
+            changing,
+        ),
+        (
+            "kvorum.raft.core.state.RaftState.is_addressed_to_self",
             lambda self, i, _: i == self.config.node_id,
             "ElectedByMajority",
             wiping,
         ),
         (
-            "kvorum.raft.roles.voter_changes._common_refusal",
+            "kvorum.raft.core.voter_changes._common_refusal",
             lambda *_: None,
             "OneChangeAtATime",
             changing,
         ),
         (
-            "kvorum.raft.roles.voter_changes._common_refusal",
+            "kvorum.raft.core.voter_changes._common_refusal",
             lambda *_: None,
             "ChangeAfterOwnCommit",
             changing,
         ),
         (
-            "kvorum.raft.roles.leader._update_high_watermark",
+            "kvorum.raft.core.leader._update_high_watermark",
             count_the_removed_leader,
             "MajorityReachedHighWatermark",
             changing,
         ),
         (
-            "kvorum.raft.roles.voter_changes.on_committed",
+            "kvorum.raft.core.voter_changes.on_committed",
             hand_over_to_nobody,
             "RemovedLeads",
             changing,
         ),
         (
-            "kvorum.raft.roles.leadership.visible_end",
+            "kvorum.raft.core.leadership.visible_end",
             lambda core, _: core.log.end_offset,
             "ObserverSeesCommitted",
             any_world,

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 
 from kvorum.chaos.sim.kernel.async_disk import run_now
-from kvorum.chaos.sim.quorum.recovery import DiskSettings, empty_disk, open_node
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.raft.effects import ReplaceLog
-from kvorum.raft.model import OffsetAndEpoch, VoteState
+from kvorum.chaos.sim.quorum.model.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.raft.model.effects import ReplaceLog
+from kvorum.raft.model.values import OffsetAndEpoch, VoteState
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 from kvorum.snapshots.format import SnapshotHeader

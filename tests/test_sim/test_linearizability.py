@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from kvorum.chaos.experiment.checks.linearizability import NEVER, Call, is_linearizable
+from kvorum.chaos.checks.linearizability import NEVER, TimedCall, is_linearizable
 from kvorum.chaos.sim.kernel.checks import CheckFailed
-from kvorum.chaos.sim.quorum.checks.linearizability import (
+from kvorum.chaos.sim.quorum.model.linearizability import (
+    ClientOperation,
     Kind,
-    Operation,
     Outcome,
     check_linearizable,
     stale_reads,
@@ -18,14 +18,14 @@ from kvorum.chaos.sim.quorum.checks.linearizability import (
 
 
 def append(value, invoked, returned, position, outcome=Outcome.OK):
-    return Operation(
+    return ClientOperation(
         kind=Kind.APPEND, invoked=invoked, returned=returned, value=value, outcome=outcome,
         count=position,
     )  # fmt: skip
 
 
 def read(count, last, invoked, returned):
-    return Operation(
+    return ClientOperation(
         kind=Kind.READ, invoked=invoked, returned=returned, outcome=Outcome.OK, count=count,
         last=last,
     )  # fmt: skip
@@ -142,10 +142,10 @@ def test_agrees_with_a_search_over_all_orders():
     assert verdicts == {True, False}
 
 
-def by_search(operations: list[Operation], committed: list[bytes]) -> bool:
+def by_search(operations: list[ClientOperation], committed: list[bytes]) -> bool:
     """The same question for the search that needs no log: the state is the list's length."""
     calls = [
-        Call(
+        TimedCall(
             operation=(op.kind, op.value, op.count, op.last, op.outcome),
             invoked=op.invoked,
             returned=NEVER if op.outcome is Outcome.UNKNOWN else op.returned,
@@ -157,7 +157,7 @@ def by_search(operations: list[Operation], committed: list[bytes]) -> bool:
     # A read at the end sees the whole log.
     last = committed[-1] if committed else b""
     end = (Kind.READ, b"", len(committed), last, Outcome.OK)
-    calls.append(Call(operation=end, invoked=1 << 30, returned=1 << 31, is_read=True))
+    calls.append(TimedCall(operation=end, invoked=1 << 30, returned=1 << 31, is_read=True))
 
     def step(length: int, operation: tuple) -> tuple[int, ...]:
         kind, value, count, last, outcome = operation

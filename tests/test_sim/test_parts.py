@@ -7,25 +7,25 @@ import random
 
 import pytest
 
-from kvorum.chaos.sim import schedule as schedules
-from kvorum.chaos.sim.fault_draws import DRAWS
+from kvorum.chaos.sim.kernel import schedule as schedules
 from kvorum.chaos.sim.kernel.async_disk import run_now
 from kvorum.chaos.sim.kernel.checks import CheckFailed
 from kvorum.chaos.sim.kernel.clock import Alarm, LocalClock
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.fault_draws import DRAWS
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 from kvorum.chaos.sim.quorum import scenario
 from kvorum.chaos.sim.quorum.decay import Damage, examine, flip_byte
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.recovery import (
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import (
     DIRECTORY,
     DiskSettings,
     empty_disk,
     format_voters,
     open_node,
 )
-from kvorum.chaos.sim.quorum.state import ListState, keys_of_set, voters_value
-from kvorum.raft.model import VoteState
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.chaos.sim.quorum.model.state import ListState, keys_of_set, voters_value
+from kvorum.raft.model.values import VoteState
+from kvorum.raft.model.voters import Voter, VoterSet
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
@@ -38,7 +38,7 @@ SETTINGS = DiskSettings(static_voters=frozenset({(1, UUID_ZERO)}))
 
 
 def test_calls_happen_in_order_of_time_and_then_of_asking():
-    timeline, seen = Timeline(), []
+    timeline, seen = SimTimeline(), []
     for name, delay_ms in (("c", 5), ("a", 0), ("d", 5), ("b", 3), ("late", 6)):
         timeline.after(delay_ms, lambda name=name: seen.append((timeline.now_ms, name)))
     timeline.run_until(5)
@@ -48,7 +48,7 @@ def test_calls_happen_in_order_of_time_and_then_of_asking():
 
 def test_time_that_stands_still_for_ever_is_a_failure(monkeypatch):
     monkeypatch.setattr("kvorum.chaos.sim.kernel.timeline.EVENTS_MAX", 100)
-    timeline = Timeline()
+    timeline = SimTimeline()
 
     def again():
         timeline.after(0, again)
@@ -60,7 +60,7 @@ def test_time_that_stands_still_for_ever_is_a_failure(monkeypatch):
 
 @pytest.mark.parametrize("rate", [950, 1000, 1049])
 def test_alarm_rings_at_the_first_moment_the_clock_shows_the_time(rate):
-    timeline, rung = Timeline(), []
+    timeline, rung = SimTimeline(), []
     clock = LocalClock(now_ms=0, local_ms=700, rate=rate)
     alarm = Alarm(timeline, clock, lambda: rung.append(timeline.now_ms))
     alarm.set(1_700)
@@ -71,7 +71,7 @@ def test_alarm_rings_at_the_first_moment_the_clock_shows_the_time(rate):
 
 
 def test_clock_never_goes_back_when_it_changes_and_a_cancelled_alarm_is_silent():
-    timeline = Timeline()
+    timeline = SimTimeline()
     clock = LocalClock(now_ms=0, local_ms=0, rate=1050)
     assert clock.local_ms(1_000) == 1_050
     clock.change(1_000, jump_ms=10, rate=950)
@@ -288,7 +288,7 @@ def test_flipped_bits_are_refused_or_cut_and_never_served():
 
 
 def test_recovery_without_checksums_is_caught(monkeypatch):
-    monkeypatch.setattr("kvorum.storage.recovery.batch_walk.crc32c", lambda _: AnyCrc())
+    monkeypatch.setattr("kvorum.storage.format.batch_check.crc32c", lambda _: AnyCrc())
     with pytest.raises(CheckFailed, match=r"DamageDetected: .* serves damaged records"):
         damage_at(56, 1)  # a byte of the first value
 

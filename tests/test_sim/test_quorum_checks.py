@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from kvorum.chaos.sim.quorum.checks.reply_checks import check_reply
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.raft.effects import LeaderChanged
-from kvorum.raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
-from kvorum.raft.model import BatchSpan, VoteState
-from kvorum.raft.roles.states import Follower
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.raft.core.states import Follower
+from kvorum.raft.model.effects import LeaderChanged
+from kvorum.raft.model.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from kvorum.raft.model.values import BatchSpan, VoteState
 from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 from tests.test_sim.fakes import A, B, C, disk_of, fires, world
 

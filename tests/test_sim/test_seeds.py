@@ -20,11 +20,11 @@ from kvorum.chaos.faults import (
     TwoChanges,
     WipeDisk,
 )
-from kvorum.chaos.sim.fault_draws import ACTIVE_CONTROLLER, ALL, QUORUM_DRAWS, nodes
 from kvorum.chaos.sim.kernel.checks import SeedFailed
+from kvorum.chaos.sim.kernel.fault_draws import ACTIVE_CONTROLLER, ALL, QUORUM_DRAWS, nodes
+from kvorum.chaos.sim.kernel.schedule import ScheduledFault
 from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
 from kvorum.chaos.sim.quorum.world import run_scenario, run_seed
-from kvorum.chaos.sim.schedule import ScheduledFault
 
 SEEDS = range(40)
 
@@ -173,11 +173,11 @@ def test_failing_scenario_says_how_to_see_it_again(monkeypatch):
 
 
 def test_error_that_nobody_expects_is_a_failure_named_by_its_place(monkeypatch):
-    monkeypatch.setattr("kvorum.raft.quorum.committed_offset", None)
-    monkeypatch.setattr("kvorum.raft.roles.leader.committed_offset", None)
+    monkeypatch.setattr("kvorum.raft.model.quorum.committed_offset", None)
+    monkeypatch.setattr("kvorum.raft.core.leader.committed_offset", None)
     with pytest.raises(SeedFailed) as caught:
         run_seed(0)
-    assert caught.value.name == "TypeError in roles/leader.py _update_high_watermark"
+    assert caught.value.name == "TypeError in core/leader.py _update_high_watermark"
 
 
 def test_same_seed_gives_the_same_outcome_in_every_process():

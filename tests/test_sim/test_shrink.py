@@ -14,7 +14,7 @@ from kvorum.chaos.sim.quorum.scenario import from_json, scenario_of, to_json
 from kvorum.chaos.sim.quorum.world import run_scenario, run_seed
 from kvorum.chaos.sim.shrink import shrink
 from kvorum.cli.chaos import sim
-from kvorum.cli.common import CommandFailed
+from kvorum.client.failures import CommandFailed
 
 
 def commit_with_one_voter_too_few(end_offsets):
@@ -23,7 +23,7 @@ def commit_with_one_voter_too_few(end_offsets):
 
 @pytest.fixture
 def bug(monkeypatch):
-    monkeypatch.setattr("kvorum.raft.roles.leader.committed_offset", commit_with_one_voter_too_few)
+    monkeypatch.setattr("kvorum.raft.core.leader.committed_offset", commit_with_one_voter_too_few)
 
 
 def run(*args):

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from kvorum.chaos.sim.kernel.async_disk import run_now
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.recovery import DiskSettings, empty_disk, open_node
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.snapshot_files import header_voters
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import DiskSettings, empty_disk, open_node
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.raft.model.effects import DropSnapshots, WriteSnapshotChunk
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.node.snapshot_files import header_voters
 from kvorum.snapshots.format import SnapshotHeader
 from tests.test_sim.fakes import A, B, C, FakeNode, fires, keys, voter_set, world
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.state import Change, ChangeKind, voters_value
-from kvorum.raft.effects import AppendVoters, LeaderChanged
-from kvorum.raft.model import VoteState
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.state import Change, ChangeKind, voters_value
+from kvorum.raft.model.effects import AppendVoters, LeaderChanged
+from kvorum.raft.model.values import VoteState
 from tests.test_sim.fakes import A, disk_of, fires, key, keys, voter_set, world
 
 ADD, REMOVE = ChangeKind.ADD, ChangeKind.REMOVE

@@ -8,8 +8,8 @@ import pytest
 
 from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.worlds import run_seed
-from kvorum.metadata.controller import controller as controllers
-from kvorum.metadata.controller.controller_core import ControllerCore, _Parked
+from kvorum.metadata.controller.core import controller as controllers
+from kvorum.metadata.controller.core.quorum_controller import QuorumController, _Parked
 from kvorum.metadata.controller.decide import Decision, brokers, partition_change, topics
 from kvorum.metadata.controller.decide.partition_change import _Outcome
 from kvorum.metadata.image import snapshot_job
@@ -27,7 +27,7 @@ from kvorum.runtime.errors import ErrorCode
 SEEDS = range(60)
 
 decide = controllers.Controller._decide
-note_committed = ControllerCore._note_committed
+note_committed = QuorumController._note_committed
 records_of = snapshot_job.records_of
 replay = Delta._partition_change
 elect = partition_change._elect
@@ -149,27 +149,27 @@ def unclean_everywhere(partition, shape, wish, terms):
     ("place", "bug", "check"),
     [
         (
-            "kvorum.metadata.controller.controller_core.ControllerCore._park",
+            "kvorum.metadata.controller.core.quorum_controller.QuorumController._park",
             answer_before_the_commit,
             "AcknowledgedSurvives",
         ),
         (
-            "kvorum.metadata.controller.controller_core.ControllerCore._not_controller",
+            "kvorum.metadata.controller.core.quorum_controller.QuorumController._not_controller",
             answer_although_deposed,
             "AcknowledgedSurvives",
         ),
         (
-            "kvorum.metadata.controller.controller_core.ControllerCore._note_committed",
+            "kvorum.metadata.controller.core.quorum_controller.QuorumController._note_committed",
             park_what_was_decided_last,
             "SpeculativeMatchesCommitted",
         ),
         (
-            "kvorum.metadata.controller.controller.Controller._decide",
+            "kvorum.metadata.controller.core.controller.Controller._decide",
             block_from_the_committed_image,
             "ProducerIdBlockOnce",
         ),
         (
-            "kvorum.metadata.controller.controller.fence_next_chunk",
+            "kvorum.metadata.controller.core.controller.fence_next_chunk",
             depart_without_new_leaders,
             "FencedNeverLeads",
         ),
@@ -194,15 +194,19 @@ def unclean_everywhere(partition, shape, wish, terms):
             "SnapshotEqualsPrefix",
         ),
         ("kvorum.metadata.controller.decide.topics.new_uuid", few_topic_ids, "TopicIdNeverReused"),
-        ("kvorum.metadata.controller.controller.register", epoch_of_yesterday, "BrokerEpochGrows"),
+        (
+            "kvorum.metadata.controller.core.controller.register",
+            epoch_of_yesterday,
+            "BrokerEpochGrows",
+        ),
         ("kvorum.metadata.controller.decide.partition_change.without", empty_isr, "IsrNeverEmpty"),
         (
-            "kvorum.metadata.controller.controller.create_topics",
+            "kvorum.metadata.controller.core.controller.create_topics",
             refuse_and_do_it_all_the_same,
             "RefusedLeftNoTrace",
         ),
         (
-            "kvorum.metadata.controller.controller.create_topics",
+            "kvorum.metadata.controller.core.controller.create_topics",
             acknowledge_and_do_nothing,
             "AcknowledgedSurvives",
         ),
@@ -241,7 +245,7 @@ def test_a_follower_that_skips_a_fact_is_found(monkeypatch):
 
 def test_a_controller_that_does_not_renounce_is_found(monkeypatch):
     monkeypatch.setattr(
-        "kvorum.metadata.controller.controller.Controller.renounce", lambda self: None
+        "kvorum.metadata.controller.core.controller.Controller.renounce", lambda self: None
     )
     names = set()
     for seed in SEEDS:

@@ -12,7 +12,7 @@ from kvorum.chaos.sim.many import run_many
 from kvorum.chaos.sim.quorum.scenario import to_json
 from kvorum.chaos.sim.shrink import shrink
 from kvorum.chaos.sim.worlds import run_seed, scenario_of
-from kvorum.metadata.controller.controller import Controller
+from kvorum.metadata.controller.core.controller import Controller
 from tests.command import kvorum
 
 

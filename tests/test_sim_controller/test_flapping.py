@@ -27,7 +27,7 @@ def test_flapping_links_of_all_brokers_do_not_thrash_leadership():
 
 def test_without_the_rule_every_flap_is_a_fencing(monkeypatch):
     monkeypatch.setattr(
-        "kvorum.metadata.controller.broker_sessions.BrokerSessions._doublings", lambda *_: 0
+        "kvorum.metadata.controller.core.broker_sessions.BrokerSessions._doublings", lambda *_: 0
     )
     thrash = flap(0, is_for_all=True)
     print(f"without the rule: {thrash}")

@@ -10,8 +10,8 @@ from kvorum.chaos.sim.controller.history import History
 from kvorum.chaos.sim.controller.outcome_checks import check_attempt, check_blocks, check_outcomes
 from kvorum.chaos.sim.controller.reference import Reference
 from kvorum.chaos.sim.kernel.checks import CheckFailed
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
 from kvorum.metadata.image.record_codec import encode_record
 from kvorum.metadata.image.records import (
     AccessControlEntry,
@@ -111,6 +111,19 @@ def test_a_sound_history_passes():
     Story().tell("create-topics", CREATE, (created(REFUSED),)).judge()
     Story().tell("create-topics", CREATE, None, *SOME_TOPIC).judge()
     Story().tell("create-topics", CREATE, None, *SOME_TOPIC, committed=0).judge()
+
+
+def test_a_planned_stop_blocks_no_topic():
+    too_large = (created(ErrorCode.INVALID_REPLICATION_FACTOR),)
+    brokers = [dataclasses.replace(ACTIVE_BROKER, broker_id=n) for n in (1, 2, 3)]
+    asked = r.CreateTopics(topics=(r.NewTopic(name="t", replication_factor=3),))
+    shuts_down = BrokerRegistrationChange(1, 0, in_controlled_shutdown=True)
+    ended = BrokerRegistrationChange(1, 0, is_fenced=True)
+    while_it_ends = Story().before(*brokers, shuts_down)
+    while_it_ends.tell("create-topics", asked, too_large).judge()
+    afterwards = Story().before(*brokers, shuts_down, ended)
+    with fires("PlannedStopBlocksNothing", "t has more replicas"):
+        afterwards.tell("create-topics", asked, too_large).judge()
 
 
 def test_what_was_acknowledged_must_be_there_whole():
@@ -442,10 +455,16 @@ def test_a_follower_must_not_change_the_isr():
         story.tell("it", by_another, (SHRUNK,), SHRINK).judge()
 
 
-def test_the_last_copy_stays_registered():
-    alone = (Topic("t", T), Partition(T, 0, (1, 2), (1,), 1))
-    story = Story().before(SOME_BROKER, *alone)
-    with fires("LastCopyStays"):
+@pytest.mark.parametrize(
+    ("partition", "broken"),
+    [
+        (Partition(T, 0, (1, 2), (1,), 1), "FencedNeverLeads"),
+        (Partition(T, 0, (1, 2), (2,), 2, elr=(1,)), "GoneIsNotEligible"),
+    ],
+)
+def test_elections_do_not_count_on_an_unregistered_broker(partition: Partition, broken: str):
+    story = Story().before(SOME_BROKER, Topic("t", T), partition)
+    with fires(broken):
         story.tell(
             "it",
             r.UnregisterBrokerRequest(broker_id=1),

@@ -14,9 +14,9 @@ import pytest
 from kvorum.chaos.faults import MEANS, OPERATIONS, StrikeOperation
 from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
 from kvorum.chaos.sim.controller.world import ControllerWorld
-from kvorum.chaos.sim.fault_draws import CONTROLLER_DRAWS
+from kvorum.chaos.sim.kernel.fault_draws import CONTROLLER_DRAWS
+from kvorum.chaos.sim.kernel.schedule import ScheduledFault, draw_schedule
 from kvorum.chaos.sim.quorum.scenario import to_json
-from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
 from kvorum.runtime.errors import ConfigError
 
@@ -120,7 +120,7 @@ def test_a_cluster_without_brokers_or_faults_is_bearable():
 
 
 def test_voters_change_while_controllers_apply_the_log():
-    # The way to the bug of test_controller_core: claims that come late, beside voter changes.
+    # The way to the bug of test_quorum_controller: claims that come late, beside voter changes.
     kinds = ("add-voter", "remove-voter", "two-changes", "hand-over", "hand-over", "crash")
     for seed in (2, 26):
         scenario = ControllerScenario(

@@ -9,14 +9,15 @@ import pytest
 
 from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.log_start_ack import LogStartAcks
-from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.core.partition import Partition
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.worlds import run_seed
+from kvorum.storage.files.producer_state import ProducerStateTable
 from kvorum.storage.log.log import Log
-from kvorum.storage.log.producer_state import ProducerStateTable
 
-SEEDS = range(60)
+SEEDS = range(28, 88)
+"""One seed in 25 meets the rarest of these bugs; it is among the first of these."""
 
 
 def failure():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvorum.chaos.sim.kernel.checks import CheckFailed
-from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
-from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedRecord, CompactedView
+from kvorum.chaos.sim.partitions.history import HeldBatch, PartitionHistory, ReplicaView, Told
 from kvorum.chaos.sim.partitions.watch import _completes_a_move
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.metadata.image.records import RECOVERING
@@ -15,7 +15,8 @@ from kvorum.metadata.image.records import RECOVERING
 def log_of(*epochs, first=0, crc=100):
     """One batch of one record for each of these epochs."""
     return [
-        Batch(first + at, first + at, epoch, crc + first + at) for at, epoch in enumerate(epochs)
+        HeldBatch(first + at, first + at, epoch, crc + first + at)
+        for at, epoch in enumerate(epochs)
     ]
 
 
@@ -31,7 +32,7 @@ def view(broker, batches, *, epoch=1, is_leader=False, hw=0, process=1, durable=
         "start_offset": start, "high_watermark": hw, "durable_end_offset": durable, "read": read,
         "end_offset": batches[-1].last_offset + 1 if batches else 0, "epoch_of": epoch_of,
     }  # fmt: skip
-    return View(**{**values, **kind})
+    return ReplicaView(**{**values, **kind})
 
 
 def history(isr=(1, 2), eligible=(), epoch=1, kind=PartitionHistory):
@@ -278,7 +279,7 @@ def test_the_log_of_an_unclean_leader_begins_within_a_batch(end):
     made = history(isr=(1,))
     made.observe(view(1, log_of(*[1] * end), is_leader=True, hw=end), 1)
     note(made, isr=(2,), epoch=2, is_unclean=True)
-    around = Batch(1, 3, 1, 50)
+    around = HeldBatch(1, 3, 1, 50)
     made.observe(view(2, [around, *log_of(2, first=4)], is_leader=True, epoch=2, hw=5, start=2), 2)
     assert made.end_offset == 5
 
@@ -319,13 +320,13 @@ def compacted(broker, records, end, **values):
         read_records=lambda begin, stop: [r for r in records if begin <= r.offset < stop],
         **{
             name: getattr(view(broker, batches, **values), name)
-            for name in View.__dataclass_fields__
+            for name in ReplicaView.__dataclass_fields__
         },
     )
 
 
 def records_of(*keys):
-    return [Record(at, 1, key.encode(), b"%d" % at) for at, key in enumerate(keys)]
+    return [CompactedRecord(at, 1, key.encode(), b"%d" % at) for at, key in enumerate(keys)]
 
 
 def test_compaction_takes_what_was_followed_by_another_value():
@@ -344,7 +345,7 @@ def test_compaction_keeps_the_last_value_of_each_key():
 def test_compaction_changes_no_value():
     made = history(isr=(1,), kind=CompactedHistory)
     made.observe(compacted(1, records_of("a", "b"), 2, is_leader=True, hw=2), 1)
-    changed = [Record(0, 1, b"a", b"x"), *records_of("a", "b")[1:]]
+    changed = [CompactedRecord(0, 1, b"a", b"x"), *records_of("a", "b")[1:]]
     with fails("ReplicasIdenticalBelowHighWatermark"):
         made.observe(compacted(2, changed, 2, hw=2), 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.chaos.experiment.history import OK, POLL, SEND
+from kvorum.chaos.history import OK, POLL, SEND
 from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.partitions import recorder
 from kvorum.chaos.sim.partitions.recorder import Recorder, Written, text_of, value_of

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from kvorum.chaos.sim.fault_draws import PARTITION_DRAWS
+from kvorum.chaos.sim.kernel.fault_draws import PARTITION_DRAWS
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.quorum.scenario import to_json
 from kvorum.chaos.sim.worlds import from_json, run_scenario, run_seed
@@ -60,7 +60,7 @@ def test_runs_see_what_they_are_for():
 
 
 def test_a_broker_with_two_directories_goes_on_with_one():
-    outcome = run_seed(26, "partitions")
+    outcome = run_seed(46, "partitions")
     assert outcome.tally["data directories lost"] > 0
 
 

@@ -13,7 +13,6 @@ import pytest
 from kvorum.cli.main import main
 from kvorum.metadata.image.snapshot_job import (
     header_of,
-    image_of_snapshot,
     last_timestamp_ms,
     load_image,
     payloads_of,
@@ -21,7 +20,7 @@ from kvorum.metadata.image.snapshot_job import (
 from kvorum.runtime.async_disk import OsAsyncDisk
 from kvorum.runtime.ids import uuid_text
 from kvorum.snapshots.format import SnapshotHeader
-from kvorum.snapshots.store import SnapshotStore, read_snapshot
+from kvorum.snapshots.store import SnapshotStore
 from kvorum.storage.format.batch import build_batch
 from tests.test_metadata.worlds import World
 from tests.test_snapshots.places import NEW
@@ -59,7 +58,6 @@ def inspect(monkeypatch, capsys):
 
 
 def test_an_image_survives_its_snapshot(file, image):
-    assert image_of_snapshot(asyncio.run(read_snapshot(OsAsyncDisk(), file))) == image
     header, loaded = asyncio.run(load_image(OsAsyncDisk(), file))
     assert loaded == image and header.voters == NEW.voters
 

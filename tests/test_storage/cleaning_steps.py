@@ -3,10 +3,10 @@ dictionary."""
 
 from __future__ import annotations
 
-from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
 from kvorum.storage.format.batch import Record, build_batch, iter_headers, iter_records
 from kvorum.storage.format.markers import build_marker
+from kvorum.storage.log import log_cleaning
 from kvorum.storage.log.log import Log
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.model import CompactionConfig
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from tests.test_storage.cleaning_steps import records
 from tests.test_storage.small_logs import DIRECTORY
 

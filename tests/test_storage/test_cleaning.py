@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleanable_range import CleaningPlan, group_segments, plan_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig
 from kvorum.storage.cleaning.offset_map import ENTRY_BYTES, OffsetMap
+from kvorum.storage.files.model import CompactionConfig
 from kvorum.storage.format.batch import check_crc
 from kvorum.storage.format.compression import Codec
+from kvorum.storage.log import log_cleaning
 from kvorum.storage.log.log import LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_timestamp
 from tests.test_storage.cleaning_steps import as_dictionary, batches, clean, records

@@ -156,7 +156,7 @@ def test_a_power_cut_during_recovery_takes_no_gap_for_a_torn_tail(seed: int) -> 
     log.flush()
     clean(log, now_ms=0)
     assert [offset for offset, _, _ in kept(log)] == [0, 2, 3, 4]
-    assert log.segment_base_offsets == [0, 2, 4]
+    assert log.segments.bases == [0, 2, 4]
     disk.crash()
     saved = disk.save()
     for calls in range(1000):

@@ -13,12 +13,12 @@ import pytest
 
 from kvorum.runtime.disk import Disk, OsDisk
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
-from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.files.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.files.model import CompactionConfig
 from kvorum.storage.format.batch import build_batch, read_header
-from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.log import log_cleaning
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention
 from tests.test_storage.cleaning_steps import Writer, as_dictionary, batches, clean, records
 from tests.test_storage.compacted import COMPACTION, DAY_MS, kept, opened, put, seal
@@ -168,7 +168,7 @@ def with_snapshot_inside_a_transaction(disk: Disk) -> tuple[Log, int]:
         writer.plain(b"p%d" % at)
     seal(log)
     base_offset = log.end_offset
-    assert log.segment_base_offsets[-1] == base_offset
+    assert log.segments.bases[-1] == base_offset
     writer.end(3, is_commit=False)
     for at in range(8):
         writer.plain(b"q%d" % at)
@@ -206,7 +206,7 @@ def test_no_snapshot_knows_of_a_transaction_whose_marker_was_compacted_away(
         disk = new_disk(calls)
         log, base_offset = cleaned_twice(disk, starts_inside=starts_inside)
         end_offset = log.end_offset
-        assert base_offset in log.segment_base_offsets
+        assert base_offset in list(log.segments.bases)
         disk.cut_power_after(calls)
         try:
             clean(log, now_ms=2000)
@@ -260,7 +260,7 @@ def test_the_snapshot_where_a_clean_ends_stays() -> None:
     disk = new_disk()
     log, _ = cleaned_twice(disk)
     clean(log, now_ms=2000)
-    assert offsets_of(disk.list_dir(DIRECTORY), SNAPSHOT_SUFFIX) == [log.segment_base_offsets[-1]]
+    assert offsets_of(disk.list_dir(DIRECTORY), SNAPSHOT_SUFFIX) == [log.segments.bases[-1]]
 
 
 # --- cuts -----------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_a_segment_without_timestamps_is_no_younger_for_being_cleaned(
     for base_offset, modified_ms in ((0, 1000), (1, 9000), (2, 5000)):
         disk.set_modified_ms(f"{log.directory}/{file_name(base_offset, LOG_SUFFIX)}", modified_ms)
     clean(log, now_ms=DAY_MS)
-    assert log.segment_base_offsets == [0, 3]
+    assert log.segments.bases == [0, 3]
     assert apply_retention(log, now_ms=9000 + DAY_MS, high_watermark=3) == []
     assert apply_retention(log, now_ms=9001 + DAY_MS, high_watermark=3) == [0]
 

@@ -10,8 +10,8 @@ import pytest
 
 from kvorum.runtime.disk import OsDisk, OsDiskFile
 from kvorum.runtime.errors import CorruptData
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.format.batch import build_batch, stamp
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.retention import apply_retention
 from tests.test_storage.small_logs import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvorum.runtime.errors import CorruptData, InvariantViolated
 from kvorum.runtime.memory_disk import MemoryDisk
-from kvorum.storage.log.leader_epochs import LeaderEpochCache, read_epochs
+from kvorum.storage.files.leader_epochs import LeaderEpochCache, read_epochs
 
 
 class ObviousCache:

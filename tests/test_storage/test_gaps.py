@@ -7,9 +7,9 @@ import random
 import pytest
 
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.model import LogConfig
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
-from kvorum.storage.log.model import LogConfig
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.compacted import DAY_MS, kept, opened, put, seal
 from tests.test_storage.small_logs import new_disk
@@ -44,7 +44,7 @@ def test_the_last_batch_below_an_offset_ends_where_the_gap_begins(
     if is_reopened:
         log = reopened(disk, log)
         log.advance_start_offset(start_offset)
-    assert len(log.segment_base_offsets) > 2
+    assert len(log.segments.bases) > 2
     for offset in range(start_offset, 55):
         expected = max((end for end in ENDS if end <= offset), default=0)
         assert log.batch_end_below(offset) == max(expected, start_offset), offset
@@ -61,7 +61,7 @@ def test_a_gap_may_reach_over_the_beginning_of_a_segment() -> None:
     put(log, (b"e", b"1"))
     for day in (0, 3):
         clean(log, now_ms=day * DAY_MS)
-    assert log.segment_base_offsets == [0, 2, 4]
+    assert log.segments.bases == [0, 2, 4]
     assert [offset for offset, _, _ in kept(log)] == [0, 3, 4]
     assert [log.batch_end_below(offset) for offset in range(6)] == [0, 1, 1, 1, 4, 5]
 
@@ -69,7 +69,7 @@ def test_a_gap_may_reach_over_the_beginning_of_a_segment() -> None:
 def test_an_index_that_leads_too_far_is_made_anew() -> None:
     disk = MemoryDisk(random.Random(1))
     log = with_gaps(disk)
-    base = log.segment_base_offsets[1]
+    base = log.segments.bases[1]
     log.close()
     path = f"{DIRECTORY}/{base:020d}.index"
     sound = disk.read_bytes(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvorum.runtime.disk import OsDisk
+from kvorum.storage.files.file_names import INDEX_SUFFIXES
 from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -19,7 +20,6 @@ from kvorum.storage.format.batch import (
 )
 from kvorum.storage.format.client_batch import validate_client_batch, validate_client_records
 from kvorum.storage.format.compression import Codec, decompress
-from kvorum.storage.log.file_names import INDEX_SUFFIXES
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.tools.dump import dump_lines
 from kvorum.storage.tools.verify import verify_log

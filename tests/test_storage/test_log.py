@@ -8,11 +8,11 @@ import pytest
 
 from kvorum.runtime.errors import CorruptData, ErrorCode, InvariantViolated
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.model import CompactionConfig
+from kvorum.storage.files.segment import RECENT_BATCHES_MAX
 from kvorum.storage.format.batch import BatchError, build_batch, iter_headers, read_header
 from kvorum.storage.log.log import Log, LogConfig, OffsetOutOfRange, OutOfOrderAppend
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention, remove_deleted
-from kvorum.storage.log.segment import RECENT_BATCHES_MAX
 from kvorum.storage.log.timestamp_lookup import find_by_timestamp, find_max_timestamp
 
 DIRECTORY = "t-0"
@@ -148,7 +148,7 @@ def closed_with_three_segments() -> MemoryDisk:
     """A log with config INDEXED."""
     disk = MemoryDisk(random.Random(1))
     log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0)
-    while len(log.segment_base_offsets) < 3:
+    while len(log.segments.bases) < 3:
         append(log)
     log.close()
     return disk
@@ -166,7 +166,7 @@ def test_an_index_that_misleads_is_made_anew_and_the_log_is_sound() -> None:
         flipped[at] ^= 1 << rng.randrange(8)
         disk.write_atomic(path, bytes(flipped))
         log = Log.open(disk, DIRECTORY, INDEXED, now_ms=0, is_clean=True)
-        for offset in range(log.segment_base_offsets[1]):
+        for offset in range(log.segments.bases[1]):
             found = log.read(offset, bytes_max=100, end_offset=log.end_offset).read()
             assert read_header(memoryview(found), 0).base_offset == offset
         wrong += disk.read_bytes(path) == sound
@@ -217,20 +217,20 @@ def test_a_segment_rolls_by_size_time_index_and_relative_offset() -> None:
     by_size = opened(segment_bytes=300)
     for _ in range(5):
         append(by_size)
-    assert by_size.segment_base_offsets == [0, 2, 4]
+    assert by_size.segments.bases == [0, 2, 4]
     by_time = opened(segment_ms=100)
     for timestamp_ms in (1000, 1100, 1101, 1150):
         append(by_time, timestamp_ms=timestamp_ms)
-    assert by_time.segment_base_offsets == [0, 2]
+    assert by_time.segments.bases == [0, 2]
     by_age = opened(segment_ms=100)
     for now_ms in (0, 50, 101):
         append(by_age, timestamp_ms=-1, now_ms=now_ms)
-    assert by_age.segment_base_offsets == [0, 2]
+    assert by_age.segments.bases == [0, 2]
     by_index = opened(index_interval_bytes=1, index_bytes_max=36)
     for _ in range(7):
         append(by_index)
     # 4 offset entries fit; the first batch of a segment has none.
-    assert by_index.segment_base_offsets == [0, 5]
+    assert by_index.segments.bases == [0, 5]
     by_offset = opened()
     append(by_offset)
     for offset in (1 << 31, 1 << 33):
@@ -238,14 +238,14 @@ def test_a_segment_rolls_by_size_time_index_and_relative_offset() -> None:
         by_offset.append_as_follower(bytes(far), now_ms=0)
     # A rolled segment is named after the log's end, unless the batch's offset is too far from there
     # for the index.
-    assert by_offset.segment_base_offsets == [0, 1, 1 << 33]
+    assert by_offset.segments.bases == [0, 1, 1 << 33]
 
 
 def test_batches_of_one_append_spread_over_segments() -> None:
     log = opened(segment_bytes=300)
     data = bytearray().join(batch() for _ in range(7))
     log.append_as_leader(data, leader_epoch=1, now_ms=0)
-    assert log.segment_base_offsets == [0, 2, 4, 6]
+    assert log.segments.bases == [0, 2, 4, 6]
     assert [log.read(at, bytes_max=1, end_offset=7).first_offset for at in range(7)] == [*range(7)]
 
 
@@ -321,7 +321,7 @@ def retained(log: Log, now_ms: int = 0, high_watermark: int = 1 << 40) -> list[i
     for _ in range(2):
         log.flush()
         apply_retention(log, now_ms=now_ms, high_watermark=high_watermark)
-    return log.segment_base_offsets
+    return list(log.segments.bases)
 
 
 def test_retention_by_size_keeps_at_least_retention_bytes() -> None:
@@ -342,7 +342,7 @@ def test_retention_by_time_takes_the_active_segment_too() -> None:
     assert retained(log, now_ms=1001 + DAY_MS) == [3]
     assert (log.start_offset, log.end_offset, log.size_bytes) == (3, 3, 0)
     append(log)
-    assert log.segment_base_offsets == [3]
+    assert log.segments.bases == [3]
 
 
 def test_retention_never_touches_what_is_above_the_high_watermark() -> None:
@@ -375,7 +375,7 @@ def test_retention_by_time_stops_at_the_first_young_segment() -> None:
     log = opened(segment_bytes=150, retention_ms=DAY_MS)
     for timestamp_ms in (1000, 9000, 1000, 1000):
         append(log, timestamp_ms=timestamp_ms)
-    assert len(log.segment_base_offsets) > 1
+    assert len(log.segments.bases) > 1
     left = retained(log, now_ms=1001 + DAY_MS)
     assert left[0] <= 1
 
@@ -430,12 +430,12 @@ def test_retention_that_fails_half_way_leaves_no_hole(operation: str) -> None:
         with pytest.raises(OSError, match="injected"):
             apply_retention(log, now_ms=0, high_watermark=log.end_offset)
         disk.calm()
-        assert log.segment_base_offsets[0] <= log.start_offset
+        assert log.segments.bases[0] <= log.start_offset
         with pytest.raises(OffsetOutOfRange):
             log.read(0, bytes_max=1000, end_offset=log.end_offset)
     log.flush()
     apply_retention(log, now_ms=0, high_watermark=log.end_offset)
-    assert log.segment_base_offsets[0] == log.start_offset
+    assert log.segments.bases[0] == log.start_offset
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])

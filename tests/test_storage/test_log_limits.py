@@ -17,6 +17,10 @@ from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.storage.cleaning.batch_cleaning import BatchCleaner
 from kvorum.storage.cleaning.cleaned_transactions import CleanedTransactions
 from kvorum.storage.cleaning.offset_map import OffsetMap
+from kvorum.storage.files.index import OffsetIndex, TimeIndex
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME
+from kvorum.storage.files.model import CompactionConfig
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.format.batch import (
     BatchError,
     BatchHeader,
@@ -33,12 +37,8 @@ from kvorum.storage.format.compression import (
     decompress,
 )
 from kvorum.storage.format.record_codec import INT64_MAX, INT64_MIN, encode_record
-from kvorum.storage.log.index import OffsetIndex, TimeIndex
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention, deletable_count, remove_deleted
-from kvorum.storage.log.segment import Segment
 from kvorum.storage.log.timestamp_lookup import find_max_timestamp
 from tests.test_storage.cleaning_steps import batches, clean, records
 from tests.test_storage.client_batches import TIMESTAMP_MS, resealed, two_records

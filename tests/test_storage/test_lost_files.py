@@ -12,10 +12,10 @@ import pytest
 
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME, read_epochs
+from kvorum.storage.files.model import CompactionConfig
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, read_epochs
 from kvorum.storage.log.log import Log
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention, remove_deleted, take_deleted
 from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.cleaning_steps import Writer
@@ -104,7 +104,7 @@ LARGER = replace(BROKERS, segment_bytes=1_000, index_interval_bytes=400)
 def test_a_sealed_segment_cut_behind_its_last_index_entry_was_cut() -> None:
     disk = new_disk()
     log = filled(disk, 40, LARGER)
-    second = log.segment_base_offsets[1]
+    second = log.segments.bases[1]
     log.close()
     size = disk.open(path_of(0, ".log")).size()
     for left in range(1, second):
@@ -232,7 +232,7 @@ def test_a_kill_takes_nothing_behind_a_gap_that_the_leader_s_compaction_has_left
             log.append_as_follower(bytes(data), now_ms=at)
             if at + 1 == flushed:
                 log.flush()
-        assert len(log.segment_base_offsets) > 3
+        assert len(log.segments.bases) > 3
         log.abandon()
         again = opened(disk, BROKERS)
         assert (again.end_offset, again.torn_tail) == (17, None)

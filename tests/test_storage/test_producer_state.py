@@ -8,9 +8,9 @@ import pytest
 
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 from kvorum.storage.format.batch import BatchError, BatchHeader, build_batch, read_header
 from kvorum.storage.format.markers import build_marker
-from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
 
 MAX_SEQUENCE = (1 << 31) - 1
 

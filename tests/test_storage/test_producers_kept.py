@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.files.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.files.model import CompactionConfig
+from kvorum.storage.files.producer_state import Duplicate, ProducerStateTable, write_snapshot
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.format.batch import build_batch, read_header
 from kvorum.storage.format.markers import build_marker
-from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.log import log_cleaning
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
-from kvorum.storage.log.producer_state import Duplicate, ProducerStateTable, write_snapshot
 from kvorum.storage.log.retention import apply_retention
-from kvorum.storage.log.segment import Segment
 from tests.test_storage.cleaning_steps import batches, clean
 from tests.test_storage.compacted import opened, put, seal
 from tests.test_storage.small_logs import DIRECTORY, new_disk

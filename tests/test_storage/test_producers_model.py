@@ -19,10 +19,10 @@ from hypothesis.stateful import (
 )
 
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.model import CompactionConfig
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import apply_retention, remove_deleted
 from tests.test_storage.cleaning_steps import clean
 from tests.test_storage.small_logs import DIRECTORY

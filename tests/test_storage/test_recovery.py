@@ -11,8 +11,8 @@ import pytest
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import CorruptData, InvariantViolated
 from kvorum.runtime.memory_disk import PowerCut
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.log.retention import apply_retention
 from kvorum.storage.log.timestamp_lookup import find_by_timestamp
@@ -186,7 +186,7 @@ def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
     log = opened(disk, log_start_offset=50)
     assert (log.start_offset, log.end_offset, log.segment_count) == (50, 50, 0)
     log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
-    assert log.segment_base_offsets == [50]
+    assert log.segments.bases == [50]
 
 
 @pytest.mark.parametrize("lost", ["index", "timeindex", "leader-epoch-checkpoint", "snapshot"])
@@ -309,7 +309,7 @@ def test_retention_during_a_flush_leaves_what_is_claimed_durable_with_its_epochs
     disk.crash()
     again = opened(disk, config, recovery_point=log.durable_end_offset, log_start_offset=6)
     assert again.epochs.entries == [(3, 6), (4, 8)]
-    assert again.segment_base_offsets[-1] == 9
+    assert again.segments.bases[-1] == 9
 
 
 def test_epochs_that_a_flush_could_not_write_come_with_the_next() -> None:
@@ -463,7 +463,7 @@ def test_an_index_that_somebody_removed_is_there_again_after_a_start(
     # not pass the segment.
     disk = new_disk()
     log = filled(disk, 12)
-    bases = log.segment_base_offsets
+    bases = list(log.segments.bases)
     recovery_point = log.end_offset
     log.close()
     paths = [f"{DIRECTORY}/{base:020d}.{suffix}" for base in bases[:-1]]

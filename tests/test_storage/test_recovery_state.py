@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
+from kvorum.storage.files.producer_state import ProducerEntry
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.markers import build_marker
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.producer_state import ProducerEntry
 from kvorum.storage.log.retention import apply_retention
-from kvorum.storage.log.segment import Segment
 from kvorum.storage.recovery.recovery_state import verify_recovery_state
 from kvorum.storage.tools.verify import verify_log
 from tests.test_storage.small_logs import DIRECTORY, FIRST, new_disk
@@ -331,7 +331,7 @@ def test_a_sealed_segment_keeps_no_state() -> None:
     append(log, 40)
     log.flush()
     names = [name for name in disk.list_dir(DIRECTORY) if name.endswith(".recovery")]
-    assert names == [f"{log.segment_base_offsets[-1]:020d}.recovery"]
+    assert names == [f"{log.segments.bases[-1]:020d}.recovery"]
 
 
 def test_the_state_of_a_sealed_segment_is_a_leftover() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
+from kvorum.storage.files import checkpoints
+from kvorum.storage.files.file_names import replica_of
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.format.compression import Codec
-from kvorum.storage.log import checkpoints
-from kvorum.storage.log.file_names import replica_of
 from kvorum.storage.log.log import Log, LogConfig
 from kvorum.storage.tools.dump import DumpError, dump_lines
 from kvorum.storage.tools.dump_indexes import Complaints

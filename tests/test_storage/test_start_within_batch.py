@@ -59,7 +59,7 @@ def test_it_takes_the_batch_and_begins_where_it_began(log: Log) -> None:
     appended = log.append_as_follower(batch(0, epoch=3) + batch(10, epoch=3), now_ms=0)
     assert (appended.base_offset, appended.last_offset) == (0, 19)
     assert (log.start_offset, log.end_offset) == (5, 20)
-    assert log.segment_base_offsets == [0]
+    assert log.segments.bases == [0]
     assert log.epochs.entries == [(3, 5)]
     assert log.read(5, bytes_max=1, end_offset=20).read() == batch(0, epoch=3)
     with pytest.raises(OffsetOutOfRange):
@@ -145,7 +145,7 @@ def test_producers_outlive_the_retention_of_all_they_wrote(disk: MemoryDisk, rou
             log.flush()
         apply_retention(log, now_ms=5000, high_watermark=3)
         assert log.start_offset == 3
-    assert log.segment_base_offsets == [[0, 3], [3], [3]][rounds - 1]
+    assert log.segments.bases == [[0, 3], [3], [3]][rounds - 1]
     disk.kill_process()
     again = Log.open(disk, DIRECTORY, config, now_ms=0, recovery_point=3, log_start_offset=3)
     repeated = read_header(produced(7, 2), 0)
@@ -180,7 +180,7 @@ def test_where_the_first_file_begins_is_durable_once_its_folder_was_fsynced(
     log.flush()
     assert log.segments.durable_first_offset == 0
     apply_retention(log, now_ms=5000, high_watermark=11)
-    first = log.segment_base_offsets[0]
+    first = log.segments.bases[0]
     assert first > 0
     assert log.segments.durable_first_offset == 0  # a power cut brings the segments before back
     ticket = log.begin_flush()

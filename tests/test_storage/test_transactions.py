@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
-from kvorum.storage.format.batch import BatchError, build_batch, iter_records, read_header
-from kvorum.storage.format.markers import build_marker, read_marker
-from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
-from kvorum.storage.log.producer_state import ProducerStateTable
-from kvorum.storage.log.retention import apply_retention, remove_deleted
-from kvorum.storage.log.transaction_index import (
+from kvorum.storage.files.model import CompactionConfig
+from kvorum.storage.files.producer_state import ProducerStateTable
+from kvorum.storage.files.transaction_index import (
     AbortedTransaction,
     collect_aborted,
     pack_aborted,
     parse_aborted,
 )
+from kvorum.storage.format.batch import BatchError, build_batch, iter_records, read_header
+from kvorum.storage.format.markers import build_marker, read_marker
+from kvorum.storage.log.log import Log, LogConfig
+from kvorum.storage.log.retention import apply_retention, remove_deleted
 from tests.test_storage.cleaning_steps import Writer, batches, clean
 
 DIRECTORY = "data/t-0"

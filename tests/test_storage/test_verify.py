@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from kvorum.runtime.disk import OsDisk
-from kvorum.storage.format.batch import build_batch
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     LOG_START_OFFSET,
     RECOVERY_POINT,
     write_offsets,
     write_partition_metadata,
 )
+from kvorum.storage.files.file_names import METADATA_LOG_FOLDER
+from kvorum.storage.files.model import CompactionConfig
+from kvorum.storage.files.transaction_index import parse_aborted
+from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.storage.log.retention import remove_deleted
-from kvorum.storage.log.transaction_index import parse_aborted
 from kvorum.storage.tools.verify import verify_log
 from tests.command import kvorum
 from tests.test_storage.cleaning_steps import Writer, clean
@@ -201,7 +202,7 @@ def test_a_verify_beside_a_running_broker_says_what_that_looks_like(folder: Path
     holder = "\n".join(
         (
             "import sys",
-            "from kvorum.launch.identity import DirectoryLock",
+            "from kvorum.launch.directories.identity import DirectoryLock",
             "lock = DirectoryLock(sys.argv[1])",
             "print('locked', flush=True)",
             "sys.stdin.read()",
@@ -270,6 +271,27 @@ def test_who_owns_a_log_must_be_told(folder: Path) -> None:
     assert not verify_log(OsDisk(), str(folder)).problems
     path.write_text("version: 0\ntopic_id: garbage\n")
     assert f"{path} at byte 0: not a partition.metadata" in problem(folder)
+
+
+def test_a_metadata_log_is_sound_without_partition_metadata(folder: Path) -> None:
+    (folder.parent / "meta.properties").touch()
+    metadata_log = folder.rename(folder.parent / METADATA_LOG_FOLDER)
+    found = verify_log(OsDisk(), str(metadata_log))
+    assert (found.problems, found.segments > 0) == ([], True)
+    code, said = run("verify", str(metadata_log))
+    assert (code, f"{metadata_log}: sound; " in said) == (0, True)
+    # Apache Kafka writes the file there, and a damaged one is still found.
+    write_partition_metadata(OsDisk(), str(metadata_log), bytes(15) + b"\1")
+    assert not verify_log(OsDisk(), str(metadata_log)).problems
+    (metadata_log / "partition.metadata").write_text("version: 0\ntopic_id: garbage\n")
+    assert "not a partition.metadata" in problem(metadata_log)
+
+
+def test_a_metadata_log_of_a_node_that_never_started_has_nothing_to_verify(tmp_path: Path) -> None:
+    (tmp_path / METADATA_LOG_FOLDER).mkdir()
+    code, said = run("verify", str(tmp_path / METADATA_LOG_FOLDER))
+    assert code == 0
+    assert "nothing to verify: there is no .log file yet" in said
 
 
 def test_lines_behind_the_leader_epochs_are_found(folder: Path) -> None:

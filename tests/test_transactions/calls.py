@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.transactions.model import State, TopicPartition, Transaction
-from kvorum.broker.transactions.records import encode_key, encode_value
-from kvorum.broker.transactions.requests import (
+from kvorum.broker.transactions.core.model import State, TopicPartition, Transaction
+from kvorum.broker.transactions.core.records import encode_key, encode_value
+from kvorum.broker.transactions.core.requests import (
     AddPartitions,
     EndTransaction,
     InitProducerId,

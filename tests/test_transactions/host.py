@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvorum.broker.coordinator.model import (
-    Answer,
     Append,
     Ask,
     Barrier,
@@ -23,15 +22,16 @@ from kvorum.broker.coordinator.model import (
     FactLearned,
     Instant,
     ReplayedRecord,
-    Request,
     SetTimer,
+    ShardAnswer,
+    ShardRequest,
     TimerFired,
 )
-from kvorum.broker.transactions.config import PARK_MS, TransactionConfig
-from kvorum.broker.transactions.model import Transaction
-from kvorum.broker.transactions.records import decode_key, decode_value
-from kvorum.broker.transactions.requests import ProducerIdTaken, SendMarkers, TakeProducerId
-from kvorum.broker.transactions.shard import TransactionShard
+from kvorum.broker.transactions.core.config import PARK_MS, TransactionConfig
+from kvorum.broker.transactions.core.model import Transaction
+from kvorum.broker.transactions.core.records import decode_key, decode_value
+from kvorum.broker.transactions.core.requests import ProducerIdTaken, SendMarkers, TakeProducerId
+from kvorum.broker.transactions.core.shard import TransactionShard
 from kvorum.runtime.errors import ErrorCode
 
 START_MS = 1_000_000
@@ -42,7 +42,7 @@ class Parked:
     """An effect that waits until the log is replicated up to `end_offset`."""
 
     end_offset: int
-    effect: Answer | Barrier
+    effect: ShardAnswer | Barrier
 
 
 class Host:
@@ -77,7 +77,7 @@ class Host:
         token = self._next_token
         self._next_token += 1
         self._open_tokens[token] = None
-        self.give(Request(token=token, body=body))
+        self.give(ShardRequest(token=token, body=body))
         return token
 
     def call(self, body: Any) -> Any:
@@ -137,7 +137,7 @@ class Host:
         self.replicated = max(self.replicated, len(self.log) if up_to is None else up_to)
         while self.parked and self.parked[0].end_offset <= self.replicated:
             effect = self.parked.pop(0).effect
-            if isinstance(effect, Answer):
+            if isinstance(effect, ShardAnswer):
                 self._answer(effect)
             else:
                 self.give(Durable(tag=effect.tag))
@@ -150,7 +150,7 @@ class Host:
         end = max(self.replicated, len(self.log) if keep is None else min(keep, len(self.log)))
         del self.log[end:]
         for token in list(self._open_tokens):
-            self._answer(Answer(token=token, response=ErrorCode.NOT_COORDINATOR))
+            self._answer(ShardAnswer(token=token, response=ErrorCode.NOT_COORDINATOR))
         self._load()
 
     # --- effects ------------------------------------------------------------------------------
@@ -176,11 +176,11 @@ class Host:
                     self.log.extend(effect.records)
                     for record in effect.records:
                         self.trace.append(f"append {describe(record)}")
-                case Answer(is_durable=False):
+                case ShardAnswer(is_durable=False):
                     self._answer(effect)
-                case Answer() | Barrier():
+                case ShardAnswer() | Barrier():
                     if self.replicated >= len(self.log) and not self.parked:
-                        if isinstance(effect, Answer):
+                        if isinstance(effect, ShardAnswer):
                             self._answer(effect)
                         else:
                             self.parked.append(Parked(len(self.log), effect))
@@ -195,7 +195,7 @@ class Host:
                     if isinstance(effect.question, SendMarkers):
                         self.trace.append(f"send {say_markers(effect.question)}")
 
-    def _answer(self, effect: Answer) -> None:
+    def _answer(self, effect: ShardAnswer) -> None:
         assert effect.token in self._open_tokens, f"token {effect.token} is answered twice"
         del self._open_tokens[effect.token]
         self.answers[effect.token] = effect.response

@@ -33,6 +33,52 @@ def test_a_partition_that_does_not_exist_spoils_the_whole_request(
     assert [row.transaction_state for row in listed.transaction_states] == ["Empty"]
 
 
+def test_requests_of_one_connection_are_decided_in_their_order(
+    harness: Harness, old: Client
+) -> None:
+    who = {"producer_id": old.producer_id, "producer_epoch": old.epoch}
+    assert old.add(0) == 0
+    rows = [{"name": "t", "partitions": [1]}]
+    added = {f"v3_and_below_{name}": value for name, value in who.items()}
+    added |= {"v3_and_below_transactional_id": "x", "v3_and_below_topics": rows}
+    ended = {"transactional_id": "x", **who}
+    old.coordinator.send("end_txn", 3, {**ended, "committed": True})
+    old.coordinator.send("add_partitions_to_txn", 3, added)
+    old.coordinator.send("end_txn", 3, {**ended, "committed": False})
+    assert old.coordinator.answer("end_txn", 3).error_code == 0
+    (row,) = (
+        old.coordinator.answer("add_partitions_to_txn", 3)
+        .results_by_topic_v3_and_below[0]
+        .results_by_partition
+    )
+    aborted = old.coordinator.answer("end_txn", 3).error_code
+    # The markers may take longer than the requests wait.
+    assert (row.partition_error_code, aborted) in (
+        (0, 0), (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+    )  # fmt: skip
+    ending = ("CompleteAbort",) if aborted == 0 else ("CompleteCommit",)
+    eventually(lambda: state_of(old) in ending, "the last transaction is complete")
+
+
+@pytest.mark.parametrize("transactional_id", ["x", None])
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 3), (0, -1)])
+def test_half_an_identity_is_refused_and_fences_nobody(
+    harness: Harness, old: Client, transactional_id: str | None, producer_id: int, epoch: int
+) -> None:
+    values = {
+        "transactional_id": transactional_id, "transaction_timeout": 60_000,
+        "producer_id": producer_id, "producer_epoch": epoch,
+    }  # fmt: skip
+    answer = old.coordinator.call("init_producer_id", 4, values)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (42, -1, -1)
+    values = {
+        "transactional_id": "x", "producer_id": old.producer_id, "producer_epoch": old.epoch,
+        "committed": False,
+    }  # fmt: skip
+    # Its owner has nothing to abort, and is not fenced.
+    assert old.coordinator.call("end_txn", 3, values).error_code == ErrorCode.INVALID_TXN_STATE
+
+
 @pytest.mark.parametrize(("version", "code"), [(1, 47), (2, 90)])
 def test_a_fenced_producer_hears_so_in_words_of_its_version(
     harness: Harness, old: Client, version: int, code: int

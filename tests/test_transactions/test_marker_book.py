@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from immutables import Map
-
-from kvorum.broker.transactions import marker_book
-from kvorum.broker.transactions.marker_book import MarkerBook
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.broker.transactions.requests import SendMarkers
+from kvorum.broker.transactions.core import marker_book
+from kvorum.broker.transactions.core.marker_book import MarkerBook
+from kvorum.broker.transactions.core.model import TopicPartition
+from kvorum.broker.transactions.core.requests import SendMarkers
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.runtime.errors import ErrorCode
 
 NOBODY: frozenset[int] = frozenset()

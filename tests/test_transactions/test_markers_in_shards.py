@@ -10,7 +10,7 @@ import pytest
 
 from kvorum.broker.coordinator import shard_context as term
 from kvorum.broker.coordinator.model import TransactionEnd
-from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.batch_validation import ProduceTerms
 from kvorum.storage.format.markers import build_marker
 from tests.polling import eventually
 from tests.test_broker.map_shard import TOPIC, Get, Kept, Put

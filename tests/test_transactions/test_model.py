@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, TopicPartition
+from kvorum.broker.transactions.core.model import EPOCH_EXHAUSTED, TopicPartition
 from tests.test_transactions.world import PARTITIONS, World
 
 FIRST_EPOCHS = [None, 0, EPOCH_EXHAUSTED - 2, EPOCH_EXHAUSTED]

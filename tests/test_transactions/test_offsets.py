@@ -102,10 +102,15 @@ def fetched(client: Client, *, is_stable: bool = True) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_offsets_count_once_the_transaction_commits(client: Copier, is_commit: bool) -> None:
+def test_offsets_count_once_the_transaction_commits(
+    harness: Harness, client: Copier, is_commit: bool
+) -> None:
     if client.version < NEW:
         assert client.add_offsets() == 0
     assert client.commit(42) == 0
+    (shard,) = harness.cluster.brokers[1].server.services.groups.active_shards()
+    (pending,) = shard.offsets.books[GROUP].pending[client.producer_id].values()
+    assert pending.value.topic_id == harness.cluster.controller.image.topic_ids["t"]
     assert fetched(client) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     assert fetched(client, is_stable=False) == (0, -1)
     assert client.end(is_commit=is_commit) == 0

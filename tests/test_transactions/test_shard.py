@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.transactions.config import PARK_MS, PARKED_MAX
-from kvorum.broker.transactions.model import EPOCH_EXHAUSTED, PREDECESSORS, State, Transaction
-from kvorum.broker.transactions.requests import (
+from kvorum.broker.transactions.core.config import PARK_MS, PARKED_MAX
+from kvorum.broker.transactions.core.model import (
+    EPOCH_EXHAUSTED,
+    PREDECESSORS,
+    State,
+    Transaction,
+)
+from kvorum.broker.transactions.core.requests import (
     DescribeTransaction,
     ListTransactions,
     ProducerIdentity,
@@ -14,6 +19,7 @@ from kvorum.broker.transactions.requests import (
 )
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
 from tests.test_transactions.calls import (
+    NEW,
     OLD,
     A,
     B,
@@ -216,6 +222,57 @@ def test_patience_has_an_end_and_room_for_a_few(host: Host) -> None:
     assert host.call(add(following, B)) == {B: ErrorCode.NONE}
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_an_abort_waits_behind_the_add_that_was_sent_before_it(host: Host, version: int) -> None:
+    who = started(host, version=version)
+    following = host.call(end(who, version=version))
+    added = host.ask(add(following, B, version=version))
+    aborted = host.ask(end(following, is_commit=False, version=version))
+    assert not host.answers.keys() & {added, aborted}
+    finish(host)
+    assert host.answers[added] == {B: ErrorCode.NONE}
+    assert isinstance(host.answers[aborted], ProducerIdentity)
+    held = host.state("x")
+    assert held is not None and (held.state, held.partitions) == (
+        State.PREPARE_ABORT,
+        {B},
+    )
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_an_abort_that_waited_in_vain_is_told_to_try_again(host: Host, version: int) -> None:
+    who = started(host, version=version)
+    following = host.call(end(who, version=version))
+    tokens = [
+        host.ask(add(following, B, version=version)),
+        host.ask(end(following, is_commit=False, version=version)),
+    ]
+    host.advance(PARK_MS)
+    assert {host.answers[token] for token in tokens} == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    late = host.call(end(following, is_commit=False, version=version))
+    assert late == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_transactions_that_were_sent_without_waiting_come_in_their_order(host: Host) -> None:
+    who = started(host, version=OLD)
+    host.call(end(who, version=OLD))
+    tokens = [
+        host.ask(add(who, B, version=OLD)),
+        host.ask(end(who, is_commit=False, version=OLD)),
+        host.ask(add(who, A, version=OLD)),
+        host.ask(end(who, version=OLD)),
+    ]
+    for answered in (2, 4):
+        finish(host)
+        assert [token in host.answers for token in tokens] == [at < answered for at in range(4)]
+    assert not any(isinstance(host.answers[token], ErrorCode) for token in tokens)
+    held = host.state("x")
+    assert held is not None and (held.state, held.partitions) == (
+        State.PREPARE_COMMIT,
+        {A},
+    )
+
+
 def test_those_that_waited_come_in_one_after_the_other() -> None:
     host = with_epoch(EPOCH_EXHAUSTED)
     old = ProducerIdentity(7, EPOCH_EXHAUSTED)
@@ -269,7 +326,11 @@ def test_what_a_client_was_promised_survives_also_below_level_1() -> None:
 
 def test_the_table_of_states_is_that_of_the_documents() -> None:
     """docs/protocol/transactions.md; Kafka's TransactionState.java without its state 7."""
-    at_rest = {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
+    at_rest = {
+        State.EMPTY,
+        State.COMPLETE_COMMIT,
+        State.COMPLETE_ABORT,
+    }
     assert {
         State.EMPTY: at_rest,
         State.ONGOING: at_rest | {State.ONGOING},

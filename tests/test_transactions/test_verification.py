@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.transactions.verification import SEQUENCES_KEPT_MAX, Verifications, admit
+from kvorum.broker.partition.core.verification import SEQUENCES_KEPT_MAX, Verifications, admit
 from kvorum.runtime.errors import ErrorCode
+from kvorum.storage.files.producer_state import ProducerStateTable
 from kvorum.storage.format.batch import BatchError, build_batch, read_header
-from kvorum.storage.log.producer_state import ProducerStateTable
 
 
 @pytest.fixture

@@ -16,9 +16,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.broker.transactions.model import AT_REST, State, TopicPartition, Transaction
-from kvorum.broker.transactions.records import encode_key, encode_value
-from kvorum.broker.transactions.requests import (
+from kvorum.broker.transactions.core.model import (
+    AT_REST,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from kvorum.broker.transactions.core.records import encode_key, encode_value
+from kvorum.broker.transactions.core.requests import (
     AddPartitions,
     EndTransaction,
     InitProducerId,

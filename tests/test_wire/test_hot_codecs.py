@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kvorum.runtime.errors import WireError
-from kvorum.storage.log.transaction_index import AbortedTransaction
+from kvorum.storage.files.transaction_index import AbortedTransaction
 from kvorum.wire.fetch_codec import (
     FetchedPartition,
     FetchedTopic,

@@ -8,9 +8,8 @@ import pytest
 
 from kvorum.broker.api.registry import SERVED
 from kvorum.runtime.errors import WireError
-from kvorum.wire import unknown_tags
 from kvorum.wire.kio_codec import encode_request, message_class, read_request
-from kvorum.wire.unknown_tags import without_unknown_tags
+from kvorum.wire.length_check import SKIPS, without_unknown_tags
 from tests.live.request_fuzz import RequestFuzz
 
 FLEXIBLE = [
@@ -60,6 +59,21 @@ def test_a_tag_deep_inside_is_passed_over_too() -> None:
     assert read_request("create_topics", 7, memoryview(tagged)).topics[0].name == "t"
 
 
+def test_a_known_tag_is_as_long_as_what_is_left_of_it() -> None:
+    replica = {"replica_id": 7, "replica_epoch": 9}
+    values = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "isolation_level": 0, "session_id": 0,
+              "session_epoch": 0, "topics": [], "forgotten_topics_data": [], "rack_id": "",
+              "replica_state": replica}  # fmt: skip
+    body = bytes(encode_request("fetch", 17, values))
+    # One tagged field ends the message: tag 1, 13 bytes, of which the last counts its own tags.
+    assert body[-16:-13] == b"\x01\x01\x0d" and body[-1] == 0
+    longer = 13 + len(UNKNOWN)
+    tagged = body[:-14] + bytes([longer]) + with_tag_at_the_end(body)[-longer:]
+    cls = message_class("fetch", 17, "request")
+    assert without_unknown_tags(cls, tagged) == body
+    assert read_request("fetch", 17, memoryview(tagged)).replica_state.replica_epoch == 9
+
+
 def test_damage_is_still_damage() -> None:
     cls = message_class("create_topics", 7, "request")
     body = bytes(encode_request("create_topics", 7, {
@@ -81,4 +95,4 @@ def test_damage_is_still_damage() -> None:
 
 def test_every_type_of_kafkas_schemas_has_a_size_or_a_length() -> None:
     for name, version in FLEXIBLE:
-        unknown_tags._entity_copy(message_class(name, version, "request"))
+        SKIPS.of(message_class(name, version, "request"))

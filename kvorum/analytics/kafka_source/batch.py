@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
@@ -21,7 +21,7 @@ from kvorum.analytics.kafka_source.options import ReadOptions
 from kvorum.analytics.kafka_source.plan import OffsetRange, ranges_between, split
 from kvorum.analytics.kafka_source.pruning import narrow
 from kvorum.analytics.kafka_source.resolve import (
-    OffsetsOfCluster,
+    TopicsCluster,
     check_order,
     end_offsets,
     start_offsets,
@@ -29,17 +29,10 @@ from kvorum.analytics.kafka_source.resolve import (
 )
 
 
-class Cluster(OffsetsOfCluster, Protocol):
-    """A cluster's answers about the topics of a query (`clients.TopicsClient`)."""
-
-    def partitions(self) -> set[TopicPartition]:
-        """The partitions that the options name."""
-
-
 class AskedOnce:
     """A cluster that is asked once for each end of a log: a plan then has one view of it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: TopicsCluster) -> None:
         self._cluster = cluster
         self._earliest: dict[TopicPartition, int] = {}
         self._latest: dict[TopicPartition, int] = {}
@@ -117,7 +110,7 @@ class PruningBatchReader(BatchReader):
         return filters
 
 
-def plan_batch(client: Cluster, options: ReadOptions) -> list[OffsetRange]:
+def plan_batch(client: TopicsCluster, options: ReadOptions) -> list[OffsetRange]:
     """The ranges of a batch query. Raises the errors of `resolve`."""
     client = AskedOnce(client)
     partitions = client.partitions()

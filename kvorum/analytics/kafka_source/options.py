@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from kvorum.analytics.durations import parse_duration_ms
 from kvorum.analytics.kafka_source import client_settings
+from kvorum.analytics.kafka_source.durations import parse_duration_ms
 from kvorum.analytics.kafka_source.errors import OptionRefused
 from kvorum.analytics.kafka_source.offsets import (
     EARLIEST,
@@ -95,7 +95,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The options of a write. topic: overrides the column. settings: of a librdkafka producer."""
+    """The options of a write.
+
+    topic: overrides the column.
+    settings: of a librdkafka producer.
+    """
 
     topic: str | None
     settings: Mapping[str, str | int | float | bool]

@@ -28,8 +28,11 @@ from kvorum.analytics.kafka_source.offsets import (
 _log = logging.getLogger("kvorum.analytics.kafka_source")
 
 
-class OffsetsOfCluster(Protocol):
-    """A cluster's answers about its partitions (`clients.TopicsClient`)."""
+class TopicsCluster(Protocol):
+    """A cluster's answers about the topics of a query (`clients.TopicsClient`)."""
+
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that the options name."""
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offsets."""
@@ -47,7 +50,7 @@ class OffsetsOfCluster(Protocol):
 
 
 def start_offsets(
-    cluster: OffsetsOfCluster,
+    cluster: TopicsCluster,
     position: Position,
     partitions: Collection[TopicPartition],
     *,
@@ -57,7 +60,8 @@ def start_offsets(
     """The first offset to read of each partition.
 
     uses_latest_without_timestamp: a partition without a record at or after the timestamp starts at
-    its end; otherwise OptionRefused. is_batch: a batch query cannot start at the latest offset.
+        its end; otherwise OptionRefused.
+    is_batch: a batch query cannot start at the latest offset.
     Raises OptionRefused if the position does not name every partition, ReadFailed if the cluster
     gives no answer.
     """
@@ -73,7 +77,7 @@ def start_offsets(
 
 
 def end_offsets(
-    cluster: OffsetsOfCluster, position: Position, partitions: Collection[TopicPartition]
+    cluster: TopicsCluster, position: Position, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The end (exclusive) of each partition for a position. For a timestamp: the first offset at
     or after it, and the latest offset if there is no such record.
@@ -84,7 +88,7 @@ def end_offsets(
 
 
 def _offsets_at(
-    cluster: OffsetsOfCluster,
+    cluster: TopicsCluster,
     position: Position,
     partitions: Collection[TopicPartition],
     special: str,
@@ -103,7 +107,7 @@ def _offsets_at(
             return cluster.at_timestamps(position.timestamps_ms)
 
 
-def _at_ends(cluster: OffsetsOfCluster, offsets: Offsets) -> dict[TopicPartition, int | None]:
+def _at_ends(cluster: TopicsCluster, offsets: Offsets) -> dict[TopicPartition, int | None]:
     """The offsets, with -2 and -1 replaced by those of the cluster."""
     earliest = [partition for partition, offset in offsets.items() if offset == EARLIEST]
     latest = [partition for partition, offset in offsets.items() if offset == LATEST]
@@ -115,7 +119,7 @@ def _at_ends(cluster: OffsetsOfCluster, offsets: Offsets) -> dict[TopicPartition
 
 
 def _with_latest(
-    cluster: OffsetsOfCluster, found: Mapping[TopicPartition, int | None]
+    cluster: TopicsCluster, found: Mapping[TopicPartition, int | None]
 ) -> dict[TopicPartition, int]:
     missing = [partition for partition, offset in found.items() if offset is None]
     known = {partition: offset for partition, offset in found.items() if offset is not None}
@@ -141,7 +145,7 @@ def _option(position: Position) -> str:
 
 
 def within_log(
-    cluster: OffsetsOfCluster,
+    cluster: TopicsCluster,
     offsets: Offsets,
     *,
     earliest: Offsets,

@@ -92,9 +92,10 @@ def regressions(
     seed: int = 0,
 ) -> list[dict[str, Any]]:
     """A row for each figure that both sides have, by experiment and system; by experiment alone if
-    the sides are systems, by system alone if they are experiments.
+        the sides are systems, by system alone if they are experiments.
 
-    recoveries: of partitions that the struck nodes led. ratio_max: limit of candidate / baseline.
+    recoveries: of partitions that the struck nodes led.
+    ratio_max: limit of candidate / baseline.
     """
     rng = np.random.default_rng(seed)
     found: dict[tuple[str, str, str], tuple[list[float], list[float]]] = {}
@@ -136,14 +137,16 @@ def regressions(
 def _samples(
     outcomes: Sequence[Row], recoveries: Sequence[Row]
 ) -> Iterator[tuple[str, str, float]]:
-    """(run, figure, value): latencies of runs, and for each fault its worst led partition."""
+    """(run, figure, value): latencies of runs, and for each fault its worst led partition, but for
+    those that were away already."""
     for row in outcomes:
         for name in ("p50_ms", "p99_ms"):
             if row[name] is not None:
                 yield str(row["run_id"]), f"latency {name[:-3]}, ms", float(row[name])
     worst: dict[tuple[str, int, str], float] = {}
     for row in recoveries:
-        if row["role"] == "led":
+        is_apart = row["continued_ms"] > 0 and row["unavailable_ms"] == 0
+        if row["role"] == "led" and not is_apart:
             key = (str(row["run_id"]), int(row["fault_id"]), str(row["fault"]))
             worst[key] = max(worst.get(key, 0.0), float(row["unavailable_ms"]))
     for (run_id, _, fault), value in worst.items():
@@ -183,9 +186,10 @@ _DUEL_FIGURES = (
 def duels(
     runs: Sequence[Row], outcomes: Sequence[Row], unavailability: Sequence[Row]
 ) -> list[dict[str, Any]]:
-    """One row for each experiment, seed and pair of systems that both ran it: their figures.
+    """One row for each experiment, seed and pair of systems that both ran it, in each of their
+    versions: their figures.
 
-    The last run of a system counts. Silences are those of partitions, not of topic creation.
+    The last run of a version counts. Silences are those of partitions, not of topic creation.
     """
     figures: dict[str, dict[str, Any]] = {
         str(row["run_id"]): {name: row[name] for name in ("acknowledged", "p50_ms", "p99_ms")}
@@ -199,19 +203,22 @@ def duels(
             known.get("longest_silence_ms") or 0.0, row["longest_ms"] or 0.0
         )
         known["unavailable_ms"] = max(known.get("unavailable_ms") or 0.0, row["unavailable_ms"])
-    last: dict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
+    last: dict[tuple[str, int], dict[tuple[str, str], Row]] = defaultdict(dict)
     for run in runs:
         if run["kind"] == "chaos" and run["experiment"] is not None and run["seed"] is not None:
-            last[str(run["experiment"]), int(run["seed"])][str(run["system"])] = run
+            name = (str(run["system"]), str(run["version"] or ""))
+            last[str(run["experiment"]), int(run["seed"])][name] = run
     rows = []
-    for (experiment, seed), by_system in sorted(last.items()):
-        names = sorted(by_system, key=lambda name: (name != "kvorum", name))
+    for (experiment, seed), by_version in sorted(last.items()):
+        names = sorted(by_version, key=lambda name: (name[0] != "kvorum", name))
         for pair in itertools.combinations(names, 2):
+            if pair[0][0] == pair[1][0]:
+                continue  # two releases of one system are for `regressions`
             duel: dict[str, Any] = {"experiment": experiment, "seed": seed}
             for prefix, name in zip(("first", "second"), pair, strict=True):
-                run = by_system[name]
+                run = by_version[name]
                 values = {"verdict": run["verdict"]} | figures.get(str(run["run_id"]), {})
-                duel[f"{prefix}_system"] = name
+                duel[f"{prefix}_system"], duel[f"{prefix}_version"] = run["system"], run["version"]
                 duel[f"{prefix}_run_id"] = str(run["run_id"])
                 duel |= {f"{prefix}_{figure}": values.get(figure) for figure in _DUEL_FIGURES}
             rows.append(duel)

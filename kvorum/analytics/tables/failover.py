@@ -1,9 +1,10 @@
 """The way back after faults, by partition: what clients saw, beside what the cluster decided.
 
-The rules are those of a run's report (`chaos/experiment/blame.py`). An outage belongs to the faults
-under which it began, or in whose aftermath; one that began under none belongs to the first fault
-that met it. A partition's unavailable time is the sum of such silences, from the fault's begin on.
-A decision within an outage belongs to the owners of the outage, also after the next fault's begin.
+The rules are those of a run's report (`kvorum/chaos/outages/blame.py`). An outage belongs to the
+faults under which it began, or in whose aftermath; one that began under none belongs to the first
+fault that met it. A partition's unavailable time is the sum of such silences, from the fault's
+begin on. A decision within an outage belongs to the owners of the outage, also after the next
+fault's begin.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _OUTAGE = ("run_id", "topic", "partition", "since_ms")
 class Blame:
     """Faults and the silences that they met. Several tables are made of both: keep them in memory.
 
-    struck: of `windows`. met: a row for each fault and each silence that overlaps it or begins in
-    its aftermath; since_ms: the begin of the silence's outage; is_owner: the outage belongs to the
-    fault.
+    struck: of `windows`.
+    met: a row for each fault and each silence that overlaps it or begins in its aftermath;
+        since_ms: the begin of the silence's outage; is_owner: the outage belongs to the fault.
     """
 
     struck: DataFrame
@@ -41,7 +42,11 @@ class Blame:
 
 
 def blame(faults: DataFrame, silences: DataFrame) -> Blame:
-    """The silences that each fault met. faults: of the lake; silences: the table."""
+    """The silences that each fault met.
+
+    faults: of the lake.
+    silences: the table.
+    """
     struck = windows(faults)
     return Blame(struck, _met(struck, silences))
 
@@ -68,6 +73,8 @@ def windows(faults: DataFrame) -> DataFrame:
 def recoveries(blamed: Blame, milestones: DataFrame, runs: DataFrame) -> DataFrame:
     """A row for each fault and each partition that the struck nodes held or that it silenced.
 
+    continued_ms: the time of it in which an outage of an earlier fault went on; that belongs to the
+    earlier fault's row, so unavailable_ms leaves it out.
     The administration is a subject like a partition, of faults of the active controller. Times
     count from the fault's begin; null if it did not happen.
     """
@@ -90,6 +97,7 @@ def recoveries(blamed: Blame, milestones: DataFrame, runs: DataFrame) -> DataFra
         subjects.join(of_fault, list(_FAULT))
         .join(F.broadcast(named), "run_id")
         .join(silent, list(_SUBJECT), "left")
+        .join(_lost(met.where("not is_owner"), "continued_ms"), list(_SUBJECT), "left")
         .join(_fenced(struck, met, milestones), list(_FAULT), "left")
         .join(_elected(struck, met, milestones), list(_SUBJECT), "left")
     )
@@ -101,6 +109,7 @@ def recoveries(blamed: Blame, milestones: DataFrame, runs: DataFrame) -> DataFra
         "run_id", "experiment", "system", "version", "controllers", "brokers", "fault_id", "fault",
         "topic", "partition", role.alias("role"),
         F.coalesce("unavailable_ms", F.lit(0.0)).alias("unavailable_ms"),
+        F.coalesce("continued_ms", F.lit(0.0)).alias("continued_ms"),
         F.coalesce("is_over", F.lit(True)).alias("is_over"),
         (F.least("fence_at", "elect_at") - F.col("struck_ms")).alias("detect_ms"),
         since["fence"], since["elect"], since["ack"],
@@ -108,12 +117,20 @@ def recoveries(blamed: Blame, milestones: DataFrame, runs: DataFrame) -> DataFra
 
 
 def failover_by_fault(recovered: DataFrame) -> DataFrame:
-    """Percentiles by system, kind of fault, role of the partition and size of the cluster."""
+    """Percentiles by system, kind of fault, role of the partition and size of the cluster. A
+    partition that was away already, and had no outage of the fault's own, is counted apart: its
+    zero would say that the fault cost nothing."""
     groups = ("system", "version", "fault", "role", "controllers", "brokers")
+    is_apart = (F.col("continued_ms") > 0) & (F.col("unavailable_ms") == 0)
+    measured = ("unavailable_ms", *(f"{name}_ms" for name in STAGES))
+    own = {name: F.when(~F.col("is_apart"), F.col(name)) for name in measured}
     return (
-        recovered.groupBy(*groups)
+        recovered.withColumn("is_apart", is_apart)
+        .withColumns(own)
+        .groupBy(*groups)
         .agg(
-            F.count(F.lit(1)).alias("observations"),
+            F.count(F.when(~F.col("is_apart"), 1)).alias("observations"),
+            F.count(F.when(F.col("is_apart"), 1)).alias("continued"),
             F.countDistinct(*_FAULT).alias("faults"),
             F.count(F.when(~F.col("is_over"), 1)).alias("never"),
             _rank("unavailable_ms", 0.5).alias("unavailable_p50_ms"),
@@ -182,17 +199,16 @@ def spells(blamed: Blame) -> DataFrame:
 
 def _silent(met: DataFrame) -> DataFrame:
     """Per fault and subject: unavailable_ms, is_over, and ack_at: the longest silence's end."""
-    lost = F.col("end_ms") - F.greatest("begin_ms", "struck_ms")
     worst = F.max_by(F.when(F.col("is_over"), F.col("end_ms")), F.col("length_ms"))
-    return (
-        met.where("is_owner")
-        .groupBy(*_SUBJECT)
-        .agg(
-            F.sum(lost).alias("unavailable_ms"),
-            F.min("is_over").alias("is_over"),
-            worst.alias("ack_at"),
-        )
-    )
+    owned = met.where("is_owner")
+    ends = owned.groupBy(*_SUBJECT).agg(F.min("is_over").alias("is_over"), worst.alias("ack_at"))
+    return _lost(owned, "unavailable_ms").join(ends, list(_SUBJECT))
+
+
+def _lost(met: DataFrame, name: str) -> DataFrame:
+    """Per fault and subject: the sum of the silences, from the fault's begin on."""
+    lost = F.col("end_ms") - F.greatest("begin_ms", "struck_ms")
+    return met.groupBy(*_SUBJECT).agg(F.sum(lost).alias(name))
 
 
 def _in_window() -> Column:

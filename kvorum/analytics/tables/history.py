@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 SLICE_MS = 100
-#: Shorter silences come from the load's own rhythm (`chaos.experiment.waits`, SPAN_MS_MIN).
+#: Shorter silences come from the load's own rhythm (`chaos.outages.waits`, SPAN_MS_MIN).
 SILENCE_MS_MIN = 200.0
 
 #: Topics created and deleted have this in place of a topic, and the partition -1. No topic can have
@@ -77,7 +77,7 @@ def slices(sent: DataFrame) -> DataFrame:
 
 def gaps(sliced: DataFrame) -> DataFrame:
     """Every time of SLICE_MS or more in which something waited and nothing was answered: begin_ms,
-    end_ms, length_ms, is_over.
+    end_ms, length_ms, is_over, is_first (nothing had been answered before).
 
     It begins with the last answer if something was under way then, else with the next invocation: a
     pause of the load is no silence. An operation counts as under way if it ended in a later slice.
@@ -109,6 +109,7 @@ def gaps(sliced: DataFrame) -> DataFrame:
             F.greatest("answered_ms", "waiting_ms").alias("begin_ms"),
             F.coalesce("next_ms", "load_end_ms").alias("end_ms"),
             F.col("next_ms").isNotNull().alias("is_over"),
+            F.col("answered_ms").isNull().alias("is_first"),
         )
         .withColumn("length_ms", F.col("end_ms") - F.col("begin_ms"))
         .where(F.col("length_ms") >= SLICE_MS)

@@ -12,9 +12,9 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.broker.transactions.requests import AddPartitions
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.transactions.core.model import TopicPartition
+from kvorum.broker.transactions.core.requests import AddPartitions
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

@@ -16,11 +16,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.services import ApiServices
+from kvorum.broker.api.services import Services
 from kvorum.broker.transactions.coordinators import ADD_PARTITIONS_TO_TXN
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.transactions.core.model import TopicPartition
+from kvorum.broker.transactions.core.requests import (
+    EPOCH_BUMP_VERSION,
+    AddPartitions,
+    PartitionErrors,
+)
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 
 API = ADD_PARTITIONS_TO_TXN
@@ -104,7 +108,7 @@ async def _many(context: RequestContext, request: Any) -> dict[str, Any]:
     return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
-async def _ask(services: ApiServices, body: AddPartitions) -> PartitionErrors:
+async def _ask(services: Services, body: AddPartitions) -> PartitionErrors:
     if not body.transactional_id:
         return dict.fromkeys(body.partitions, ErrorCode.INVALID_REQUEST)
     image = services.registry.image

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
-from kvorum.raft.control_records import LISTENER_NAME
-from kvorum.raft.messages import AddVoterRequest
-from kvorum.raft.voters import Voter
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext, refusal_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
+from kvorum.raft.model.messages import AddVoterRequest
+from kvorum.raft.model.voters import Voter
+from kvorum.raft.node.control_records import LISTENER_NAME
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 from kvorum.wire.versions import Api
@@ -29,7 +29,7 @@ ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if not context.allows_on_cluster(AclOperation.ALTER):
-        return {"error_code": CLUSTER_REFUSED.code, "error_message": CLUSTER_REFUSED.message}
+        return refusal_fields(CLUSTER_REFUSED)
     services = context.services
     refusal: Rejected | None
     listener = next((x for x in request.listeners if x.name == LISTENER_NAME), None)
@@ -48,6 +48,4 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             AddVoterRequest(cluster_id=cluster_id, voter=voter),
             max(milliseconds(request.timeout), 0),
         )
-    if refusal is None:
-        return {"error_code": ErrorCode.NONE, "error_message": None}
-    return {"error_code": refusal.code, "error_message": refusal.message}
+    return refusal_fields(refusal)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import RequestContext, error_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
     AlteredQuota,
@@ -16,7 +16,7 @@ from kvorum.metadata.requests.config_requests import (
     QuotaOperation,
 )
 from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS
-from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import Rejected
 from kvorum.wire.versions import Api
 
 API = Api(
@@ -54,8 +54,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     return {
         "entries": [
             {
-                "error_code": item.error,
-                "error_message": item.message if item.error != ErrorCode.NONE else None,
+                **error_fields(item),
                 "entity": [
                     {"entity_type": kind, "entity_name": name} for kind, name in item.entity
                 ],

@@ -9,15 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.config_alteration import alter
+from kvorum.broker.api.config_alteration import ALTER_ACCESS, alter, alterations
 from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
-from kvorum.metadata.requests.config_requests import (
-    AlterConfigs,
-    ConfigAlteration,
-    ConfigOperation,
-    Operation,
-)
+from kvorum.metadata.requests.config_requests import AlterConfigs
 from kvorum.wire.versions import Api
 
 API = Api(
@@ -28,26 +22,12 @@ API = Api(
     first_flexible=2,
     needs_controller=True,
 )
-ACCESS = (
-    (AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-    (AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
-    (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
-)
+ACCESS = ALTER_ACCESS
 """The last for brokers, their loggers and client metrics."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    resources = tuple(
-        ConfigAlteration(
-            resource_type=item.resource_type,
-            resource_name=item.resource_name,
-            operations=tuple(
-                ConfigOperation(name=c.name, kind=Operation.SET, value=c.value)
-                for c in item.configs
-            ),
-        )
-        for item in request.resources
-    )
+    resources = alterations(request, is_replacement=True)
     return await alter(
         context,
         AlterConfigs(resources=resources, is_replacement=True, validate_only=request.validate_only),

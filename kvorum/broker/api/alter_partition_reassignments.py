@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import RequestContext, error_fields, refusal_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import (
     AlterReassignments,
-    ReassignedPartition,
     Reassignment,
 )
 from kvorum.metadata.rpc.calls import ALTER_REASSIGNMENTS
-from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
@@ -46,28 +45,17 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     reply = await context.ask_controller(
         ALTER_REASSIGNMENTS, asked, timeout_ms, needs=AclOperation.ALTER
     )
-    answer: dict[str, Any] = {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
-        "responses": [],
-    }
+    refused = reply if isinstance(reply, Rejected) else None
+    answer: dict[str, Any] = {**refusal_fields(refused), "responses": []}
     if context.api_version >= 1:
         answer["allow_replication_factor_change"] = may_change_factor
     if isinstance(reply, Rejected):
-        answer.update(error_code=reply.code, error_message=reply.message)
         return answer
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for outcome in reply:
-        by_topic.setdefault(outcome.topic, []).append(_outcome(outcome))
+        row = {"partition_index": outcome.partition_id, **error_fields(outcome)}
+        by_topic.setdefault(outcome.topic, []).append(row)
     answer["responses"] = [
         {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
     ]
     return answer
-
-
-def _outcome(outcome: ReassignedPartition) -> dict[str, Any]:
-    return {
-        "partition_index": outcome.partition_id,
-        "error_code": outcome.error,
-        "error_message": None if outcome.error == ErrorCode.NONE else outcome.message,
-    }

@@ -2,16 +2,17 @@
 
 The broker derives stored key and server key (RFC 5802), and does not keep the salted password.
 Errors of a user: UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION, RESOURCE_NOT_FOUND,
-DUPLICATE_RESOURCE (named twice, with any mechanisms), UNACCEPTABLE_CREDENTIAL.
+DUPLICATE_RESOURCE (named twice, with any mechanisms), UNACCEPTABLE_CREDENTIAL (also for an empty
+salted password, for which Apache Kafka answers UNKNOWN_SERVER_ERROR).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.broker.sasl.scram import derived_keys
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import RequestContext, error_fields
+from kvorum.broker.sasl.core.scram import derived_keys
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.scram_requests import (
     HASHES,
     AlteredScramUser,
@@ -35,26 +36,35 @@ ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(item.name for item in request.upsertions if not item.salted_password)
     asked = AlterScramCredentials(
         deletions=tuple(
-            ScramDeletion(user=item.name, mechanism=item.mechanism) for item in request.deletions
+            ScramDeletion(user=item.name, mechanism=item.mechanism)
+            for item in request.deletions
+            if item.name not in empty
         ),
-        upsertions=tuple(_upsertion(item) for item in request.upsertions),
+        upsertions=tuple(_upsertion(item) for item in request.upsertions if item.name not in empty),
     )
     reply = await context.ask_controller(ALTER_SCRAM_CREDENTIALS, asked, needs=AclOperation.ALTER)
     if isinstance(reply, Rejected):
-        users = dict.fromkeys(
-            [item.user for item in asked.deletions] + [item.user for item in asked.upsertions]
-        )
+        users = dict.fromkeys(item.name for item in (*request.deletions, *request.upsertions))
         reply = tuple(
             AlteredScramUser(user=user, error=reply.code, message=reply.message) for user in users
+        )
+    else:
+        reply += tuple(
+            AlteredScramUser(
+                user=user,
+                error=ErrorCode.UNACCEPTABLE_CREDENTIAL,
+                message="The salted password must not be empty",
+            )
+            for user in empty
         )
     return {
         "results": [
             {
                 "user": item.user,
-                "error_code": item.error,
-                "error_message": item.message if item.error != ErrorCode.NONE else None,
+                **error_fields(item),
             }
             for item in reply
         ]

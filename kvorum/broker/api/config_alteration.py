@@ -6,20 +6,46 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kvorum.broker.api.context import CLUSTER_REFUSED, TOPIC_REFUSED, RequestContext
-from kvorum.broker.api.services import ApiServices
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import CLUSTER_REFUSED, TOPIC_REFUSED, RequestContext, error_fields
+from kvorum.broker.api.services import Services
 from kvorum.metadata.configs.config_keys import is_certificate_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
 from kvorum.metadata.requests.config_requests import (
     AlterConfigs,
     AlteredConfigs,
     ConfigAlteration,
+    ConfigOperation,
     Operation,
 )
 from kvorum.metadata.rpc.calls import ALTER_CONFIGS
 from kvorum.runtime.errors import ErrorCode, Rejected
+
+ALTER_ACCESS = (
+    (AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+    (AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+    (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
+)
+
+
+def alterations(request: Any, *, is_replacement: bool = False) -> tuple[ConfigAlteration, ...]:
+    """The resources of a request. is_replacement: its configs name no operation."""
+    return tuple(
+        ConfigAlteration(
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+            operations=tuple(
+                ConfigOperation(
+                    name=c.name,
+                    kind=Operation.SET if is_replacement else c.config_operation,
+                    value=c.value,
+                )
+                for c in item.configs
+            ),
+        )
+        for item in request.resources
+    )
 
 
 def refusal_of_configs(
@@ -62,8 +88,7 @@ async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any
     return {
         "responses": [
             {
-                "error_code": item.error,
-                "error_message": item.message if item.error != ErrorCode.NONE else None,
+                **error_fields(item),
                 "resource_type": item.resource_type,
                 "resource_name": item.resource_name,
             }
@@ -73,7 +98,7 @@ async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any
 
 
 def _refusal_of_certificates(
-    services: ApiServices, item: ConfigAlteration, *, is_replacement: bool
+    services: Services, item: ConfigAlteration, *, is_replacement: bool
 ) -> Rejected | None:
     """The refusal of certificates that a broker cannot use. Only the broker itself can read their
     files, so that another one refuses the request, as in Kafka."""

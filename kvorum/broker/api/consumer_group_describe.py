@@ -21,7 +21,7 @@ from kvorum.broker.groups.consumer.requests import (
     DescribedMember,
 )
 from kvorum.broker.metadata_answers.authorized_operations import is_asked
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api

@@ -17,7 +17,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.features import GROUP_VERSION, level_of
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds, read_request, uuid_bytes

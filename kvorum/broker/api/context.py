@@ -5,14 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from kvorum.broker.api.services import ApiServices
-from kvorum.broker.controller.controller_api import REQUEST_TIMEOUT_MS
+from kvorum.broker.api.services import Services
+from kvorum.broker.controller_channel.controller_api import REQUEST_TIMEOUT_MS
 from kvorum.broker.metadata_answers.authorized_operations import operation_bits
 from kvorum.broker.network.connection import ANONYMOUS, Slot
 from kvorum.broker.quotas.client_quotas import QuotaKind
-from kvorum.metadata.access.model import (
+from kvorum.broker.quotas.mutation_quota import MutationCharge
+from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
     OPERATIONS_OF,
     AclOperation,
@@ -30,11 +31,34 @@ CLUSTER_REFUSED = Rejected(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster auth
 TOPIC_REFUSED = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
+class ItemOutcome(Protocol):
+    """The controller's result for one item of a request."""
+
+    @property
+    def error(self) -> ErrorCode: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+def error_fields(item: ItemOutcome) -> dict[str, Any]:
+    """error_code and error_message of one item's result; no message without an error."""
+    is_done = item.error == ErrorCode.NONE
+    return {"error_code": item.error, "error_message": None if is_done else item.message}
+
+
+def refusal_fields(refused: Rejected | None) -> dict[str, Any]:
+    """error_code and error_message of a refusal; NONE and null without one."""
+    if refused is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": refused.code, "error_message": refused.message}
+
+
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
     """One request. slot: the place of its answer (hot handlers fill it themselves)."""
 
-    services: ApiServices
+    services: Services
     api_version: int
     correlation_id: int
     client_id: str | None
@@ -86,6 +110,18 @@ class RequestContext:
             connection.mute(quotas.throttle_ms(kind, self.user, self.client_id, amount, now_ms))
             self.count_time(now_ms)
         return connection.muted_ms
+
+    def mutation_charge(self, strict_version: int) -> MutationCharge:
+        """The charge for partitions that are created or deleted. strict_version: the API's first
+        version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+        services = self.services
+        return MutationCharge(
+            services.mutations,
+            self.user,
+            self.client_id,
+            services.now_ms,
+            is_strict=self.api_version >= strict_version,
+        )
 
     def count_time(self, now_ms: int) -> None:
         """Count the time spent on this request until now (request_percentage, KIP-124).

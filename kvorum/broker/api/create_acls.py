@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.describe_acls import NO_AUTHORIZER
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.describe_acls import change_acls
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.acl_requests import AclCreation, CreateAcls, CreatedAcl
 from kvorum.metadata.rpc.calls import CREATE_ACLS
 from kvorum.runtime.errors import Rejected
@@ -29,17 +29,6 @@ ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    reply = await _reply(context, request)
-    if isinstance(reply, Rejected):
-        reply = (CreatedAcl(error=reply.code, message=reply.message),) * len(request.creations)
-    return {
-        "results": [{"error_code": each.error, "error_message": each.message} for each in reply]
-    }
-
-
-async def _reply(context: RequestContext, request: Any) -> tuple[CreatedAcl, ...] | Rejected:
-    if context.services.authorizer is None:
-        return NO_AUTHORIZER
     asked = CreateAcls(
         creations=tuple(
             AclCreation(
@@ -54,4 +43,9 @@ async def _reply(context: RequestContext, request: Any) -> tuple[CreatedAcl, ...
             for item in request.creations
         )
     )
-    return await context.ask_controller(CREATE_ACLS, asked, needs=AclOperation.ALTER)
+    reply = await change_acls(context, CREATE_ACLS, asked)
+    if isinstance(reply, Rejected):
+        reply = (CreatedAcl(error=reply.code, message=reply.message),) * len(request.creations)
+    return {
+        "results": [{"error_code": each.error, "error_message": each.message} for each in reply]
+    }

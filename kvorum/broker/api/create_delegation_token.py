@@ -19,7 +19,7 @@ from kvorum.broker.api.delegation_tokens import (
     principal_of,
     refusal,
 )
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.token_requests import CreatedDelegationToken, CreateDelegationToken
 from kvorum.metadata.rpc.calls import CREATE_DELEGATION_TOKEN
 from kvorum.runtime.errors import ErrorCode, Rejected, required

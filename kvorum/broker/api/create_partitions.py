@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext
-from kvorum.broker.api.mutation_charge import MutationCharge
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext, error_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import (
     CreatedPartitions,
     CreatePartitions,
@@ -34,7 +33,7 @@ QUOTA_STRICT_VERSION = 3
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    charge = MutationCharge(context, QUOTA_STRICT_VERSION)
+    charge = context.mutation_charge(QUOTA_STRICT_VERSION)
     accepted: list[NewPartitions] = []
     outcome: list[CreatedPartitions] = []
     for topic in (_more_partitions(topic) for topic in request.topics):
@@ -52,7 +51,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             if grown.error != ErrorCode.NONE:
                 charge.give_back(grown.name)
         outcome += created
-    charge.close()
+    context.slot.connection.mute(charge.close())
     # A topic that is named twice is refused twice; Kafka answers once.
     by_name = {grown.name: grown for grown in outcome}
     return {"results": [_answer(grown) for grown in by_name.values()]}
@@ -91,6 +90,5 @@ def _more_partitions(topic: Any) -> NewPartitions:
 def _answer(grown: CreatedPartitions) -> dict[str, Any]:
     return {
         "name": grown.name,
-        "error_code": grown.error,
-        "error_message": None if grown.error == ErrorCode.NONE else grown.message,
+        **error_fields(grown),
     }

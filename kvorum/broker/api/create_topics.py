@@ -11,11 +11,9 @@ from collections import Counter
 from typing import Any
 
 from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext
-from kvorum.broker.api.mutation_charge import MutationCharge
-from kvorum.broker.config.config_entries import topic_entries
 from kvorum.broker.metadata_answers.topic_names import name_refusal
-from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.configs.config_keys import topic_config_problem
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import CreatedTopic, CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -48,7 +46,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     may_create_all = context.shows_cluster_to(AclOperation.CREATE)
     outcome: dict[str, CreatedTopic] = {}
     accepted: list[NewTopic] = []
-    charge = MutationCharge(context, QUOTA_STRICT_VERSION)
+    charge = context.mutation_charge(QUOTA_STRICT_VERSION)
     for topic in request.topics:
         refused = _refusal_of(topic, repeated)
         if not may_create_all and not context.allows_topic(AclOperation.CREATE, topic.name):
@@ -66,7 +64,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     for new in accepted:
         if outcome[new.name].error != ErrorCode.NONE:
             charge.give_back(new.name)
-    charge.close()
+    context.slot.connection.mute(charge.close())
     names = list(dict.fromkeys(topic.name for topic in request.topics))
     return {"topics": [_answer(context, outcome[name]) for name in names]}
 
@@ -143,7 +141,9 @@ def _answer(context: RequestContext, created: CreatedTopic) -> dict[str, Any]:
     config_error = ErrorCode.NONE
     if is_made and context.api_version >= FIRST_CONFIGS_VERSION:
         if context.allows_topic(AclOperation.DESCRIBE_CONFIGS, created.name):
-            configs = topic_entries(context.services, created.name, with_documentation=False)
+            configs = context.services.config_entries.of_topic(
+                created.name, with_documentation=False, is_typed=True
+            )
         else:
             config_error, configs = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
     is_hidden = config_error != ErrorCode.NONE

@@ -8,9 +8,12 @@ the longest one that Java's clients send (2^63-1 ms).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import USER_PREFIX
+from kvorum.metadata.image.acl import USER_PREFIX
+from kvorum.metadata.requests.token_requests import TokenExpiration
+from kvorum.metadata.rpc.calls import ControllerCall, Request
 from kvorum.runtime.errors import ErrorCode, Rejected, WireError
 from kvorum.wire.primitives import REQUEST_ITEMS_MAX, Reader
 
@@ -88,6 +91,18 @@ def refusal(context: RequestContext) -> Rejected | None:
     if context.services.token_key is None:
         return TOKENS_OFF
     return None if context.may_ask_about_tokens else NOT_ALLOWED
+
+
+async def change_expiration(
+    context: RequestContext, call: ControllerCall[Request, TokenExpiration], asked: Request
+) -> dict[str, Any]:
+    """Have the controller renew or expire a token; returns the answer's fields."""
+    reply: TokenExpiration | Rejected | None = refusal(context)
+    if reply is None:
+        reply = await context.services.controller.request(call, asked)
+    if isinstance(reply, Rejected):
+        return {"error_code": reply.code, "expiry_timestamp": NO_TIMESTAMP}
+    return {"error_code": ErrorCode.NONE, "expiry_timestamp": reply.expiration_timestamp_ms}
 
 
 def parted(principal: str) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.describe_acls import NO_AUTHORIZER, selection_of
-from kvorum.metadata.access.model import Acl, AclOperation, ResourceType
+from kvorum.broker.api.describe_acls import change_acls, selection_of
+from kvorum.metadata.image.acl import Acl, AclOperation, ResourceType
 from kvorum.metadata.requests.acl_requests import DeleteAcls, DeletedAcls
 from kvorum.metadata.rpc.calls import DELETE_ACLS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -29,7 +29,8 @@ ACCESS = ((AclOperation.ALTER, ResourceType.CLUSTER),)
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    reply = await _reply(context, request)
+    asked = DeleteAcls(filters=tuple(map(selection_of, request.filters)))
+    reply = await change_acls(context, DELETE_ACLS, asked)
     if isinstance(reply, Rejected):
         reply = (DeletedAcls(error=reply.code, message=reply.message),) * len(request.filters)
     return {
@@ -42,13 +43,6 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             for each in reply
         ]
     }
-
-
-async def _reply(context: RequestContext, request: Any) -> tuple[DeletedAcls, ...] | Rejected:
-    if context.services.authorizer is None:
-        return NO_AUTHORIZER
-    asked = DeleteAcls(filters=tuple(map(selection_of, request.filters)))
-    return await context.ask_controller(DELETE_ACLS, asked, needs=AclOperation.ALTER)
 
 
 def _row(acl: Acl) -> dict[str, Any]:

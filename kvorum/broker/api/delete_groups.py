@@ -11,8 +11,8 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
-from kvorum.broker.groups.requests import DeleteGroup
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.groups.steps.requests import DeleteGroup
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.wire.versions import Api
 
 API = Api(key=42, name="delete_groups", min_version=0, max_version=2, first_flexible=2)

@@ -6,7 +6,7 @@ answer is sent, which Kafka delays for a minute.
 
 Errors per partition: OFFSET_OUT_OF_RANGE below 0 or above the high watermark (-1 means the high
 watermark), NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR,
-INVALID_TOPIC_EXCEPTION for internal topics, POLICY_VIOLATION if cleanup.policy has no delete,
+INVALID_TOPIC_EXCEPTION for internal topics, POLICY_VIOLATION if cleanup.policy is compact alone,
 REQUEST_TIMED_OUT at the deadline.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.config.topic_config import COMPACT, DELETE
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.manager.delayed_delete_records import (
     UNKNOWN_LOW_WATERMARK,
@@ -23,8 +24,7 @@ from kvorum.broker.manager.delayed_delete_records import (
 )
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import DELETE
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.runtime.tasks import in_thread
@@ -90,7 +90,8 @@ def _delete(replica: Replica, offset: int) -> tuple[int, ErrorCode]:
         return 0, ErrorCode.NOT_LEADER_OR_FOLLOWER
     if core.topic in INTERNAL_TOPICS:
         return 0, ErrorCode.INVALID_TOPIC_EXCEPTION
-    if DELETE not in replica.config.cleanup_policies:
+    policies = replica.config.cleanup_policies
+    if COMPACT in policies and DELETE not in policies:
         return 0, ErrorCode.POLICY_VIOLATION
     if offset == HIGH_WATERMARK:
         offset = core.high_watermark

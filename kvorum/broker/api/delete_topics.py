@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import TOPIC_REFUSED, RequestContext
-from kvorum.broker.api.mutation_charge import MutationCharge
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import DeletedTopic, DeleteTopics, TopicReference
 from kvorum.metadata.rpc.calls import DELETE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -50,7 +49,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 for item in _references(request)
             ]
         }
-    charge = MutationCharge(context, QUOTA_STRICT_VERSION)
+    charge = context.mutation_charge(QUOTA_STRICT_VERSION)
     accepted: list[TopicReference] = []
     outcome: list[DeletedTopic] = []
     for item in _references(request):
@@ -72,7 +71,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             if result.error != ErrorCode.NONE:
                 charge.give_back(item)
         outcome += deleted
-    charge.close()
+    context.slot.connection.mute(charge.close())
     return {"responses": [_answer(item, context.api_version) for item in outcome]}
 
 

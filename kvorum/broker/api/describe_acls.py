@@ -11,9 +11,10 @@ from itertools import groupby
 from typing import Any
 
 from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import Acl, AclFilter, AclOperation, ResourceType
 from kvorum.metadata.access.selection import selected
+from kvorum.metadata.image.acl import Acl, AclFilter, AclOperation, ResourceType
 from kvorum.metadata.requests.acl_requests import AclSelection
+from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -69,6 +70,15 @@ def _resources(acls: Mapping[bytes, Acl], wanted: AclFilter) -> list[dict[str, A
         }
         for (resource_type, name, pattern_type), of_pattern in groupby(found, _pattern)
     ]
+
+
+async def change_acls(
+    context: RequestContext, call: ControllerCall[Request, Reply], asked: Request
+) -> Reply | Rejected:
+    """The controller's reply to CreateAcls or DeleteAcls."""
+    if context.services.authorizer is None:
+        return NO_AUTHORIZER
+    return await context.ask_controller(call, asked, needs=AclOperation.ALTER)
 
 
 def selection_of(item: Any) -> AclSelection:

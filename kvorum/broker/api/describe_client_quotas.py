@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
-from kvorum.metadata.image.quotas import QuotaFilter, filter_problem, matching
-from kvorum.runtime.errors import ErrorCode
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext, refusal_fields
+from kvorum.metadata.configs.quotas import QuotaFilter, filter_problem, matching
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.wire.versions import Api
 
 API = Api(key=48, name="describe_client_quotas", min_version=0, max_version=1, first_flexible=1)
@@ -19,22 +18,17 @@ ACCESS = ((AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if not context.allows_on_cluster(AclOperation.DESCRIBE_CONFIGS):
-        return {
-            "error_code": CLUSTER_REFUSED.code,
-            "error_message": CLUSTER_REFUSED.message,
-            "entries": None,
-        }
+        return {**refusal_fields(CLUSTER_REFUSED), "entries": None}
     components = tuple(
         QuotaFilter(entity_type=c.entity_type, match_type=c.match_type, match=c.match)
         for c in request.components
     )
     refused = filter_problem(components)
     if refused is not None:
-        return {"error_code": refused.code, "error_message": refused.message, "entries": None}
+        return {**refusal_fields(refused), "entries": None}
     found = matching(context.services.image(), components, is_strict=request.strict)
     return {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
+        **refusal_fields(None),
         "entries": [
             {
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
-from kvorum.metadata.access.model import CLUSTER_NAME, AclOperation, ResourceType
+from kvorum.metadata.image.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

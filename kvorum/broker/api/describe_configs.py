@@ -12,16 +12,10 @@ from typing import Any, NamedTuple
 
 from kvorum.broker.api.config_alteration import refusal_of_configs
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.config.config_entries import (
-    Entry,
-    broker_entries,
-    cluster_default_entries,
-    named_entries,
-    topic_entries,
-)
+from kvorum.broker.config.config_entries import Entry
 from kvorum.broker.metadata_answers.topic_names import name_refusal
-from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.configs.loggers import RESOURCE_BROKER_LOGGER, logger_entries
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -98,17 +92,17 @@ def _describe(
             return Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
         if services.image().topic(name) is None:
             return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}")
-        return topic_entries(services, name, with_documentation=with_documentation)
+        return services.config_entries.of_topic(name, with_documentation=with_documentation)
     if kind == RESOURCE_BROKER:
         if not name:
-            return cluster_default_entries(services, with_documentation=with_documentation)
+            return services.config_entries.of_all_brokers(with_documentation=with_documentation)
         if name != str(services.broker_id):
             return Rejected(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {services.broker_id} or empty string, but "
                 f"received {name!r}; ask that broker itself",
             )
-        return broker_entries(services, with_documentation=with_documentation)
+        return services.config_entries.of_broker(with_documentation=with_documentation)
     if kind == RESOURCE_BROKER_LOGGER:
         if name != str(services.broker_id):
             return Rejected(
@@ -121,7 +115,7 @@ def _describe(
         return Rejected(ErrorCode.INVALID_REQUEST, f"resource type {kind} is not served")
     if not name:
         return Rejected(ErrorCode.INVALID_REQUEST, _NAMELESS[kind])
-    return named_entries(services, kind, name, with_documentation=with_documentation)
+    return services.config_entries.of_named(kind, name, with_documentation=with_documentation)
 
 
 def _answer(asked: _Asked, found: list[Entry] | Rejected, *, with_synonyms: bool) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.delegation_tokens import parted, principal_of, refusal
-from kvorum.metadata.access.model import AclOperation, ResourceType
 from kvorum.metadata.access.tokens import TokenKey
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.records import DelegationToken
 from kvorum.runtime.errors import ErrorCode, required
 from kvorum.wire.versions import Api

@@ -15,7 +15,7 @@ from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import OWN_TAGS
 from kvorum.wire.log_dirs_codec import (

@@ -13,9 +13,9 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import name_refusal
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.log.producer_state import ProducerEntry
+from kvorum.storage.files.producer_state import ProducerEntry
 from kvorum.wire.versions import Api
 
 API = Api(key=61, name="describe_producers", min_version=0, max_version=0, first_flexible=0)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.broker.controller.controller_api import NoQuorum, QuorumDescription, ReplicaState
-from kvorum.metadata.access.model import AclOperation, ResourceType
-from kvorum.raft.control_records import LISTENER_NAME
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext, refusal_fields
+from kvorum.broker.controller_channel.controller_api import (
+    NoQuorum,
+    QuorumDescription,
+    ReplicaState,
+)
+from kvorum.metadata.image.acl import AclOperation, ResourceType
+from kvorum.raft.node.control_records import LISTENER_NAME
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -30,12 +34,7 @@ METADATA_TOPIC = "__cluster_metadata"
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if not context.allows_on_cluster(AclOperation.DESCRIBE):
-        return {
-            "error_code": CLUSTER_REFUSED.code,
-            "error_message": CLUSTER_REFUSED.message,
-            "topics": (),
-            "nodes": (),
-        }
+        return {**refusal_fields(CLUSTER_REFUSED), "topics": (), "nodes": ()}
     described = await context.services.controller.describe_quorum()
     if isinstance(described, Rejected):
         return {

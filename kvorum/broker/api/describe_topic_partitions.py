@@ -1,8 +1,10 @@
 """DescribeTopicPartitions (75, KIP-966). Served: v0.
 
 Topics are sorted by name, with at most 2,000 partitions in an answer; the cursor marks where the
-next answer starts. Like Metadata it answers from this broker's own metadata. The request cannot ask
-for authorized operations; as in Kafka, the answer always has them.
+next answer starts. A cursor with a topic that the request does not name, or with a negative
+partition, is refused with INVALID_REQUEST for each named topic. Like Metadata it answers from this
+broker's own metadata. The request cannot ask for authorized operations; as in Kafka, the answer
+always has them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED
 from kvorum.broker.metadata_answers.topic_metadata import live_brokers, offline_replicas
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import PartitionImage, TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
@@ -29,10 +31,14 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     image = context.services.image()
     live = live_brokers(image)
     cursor = request.cursor
+    named = [topic.name for topic in request.topics]
     first_name, first_id = "", 0
     if cursor is not None:
-        first_name, first_id = cursor.topic_name, max(cursor.partition_index, 0)
-    names = {topic.name for topic in request.topics} or set(image.topic_ids)
+        first_name, first_id = cursor.topic_name, cursor.partition_index
+        if first_id < 0 or (named and first_name not in named):
+            refused = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in named]
+            return {"topics": refused, "next_cursor": None}
+    names = set(named) or set(image.topic_ids)
     left = min(max(request.response_partition_limit, 1), PARTITIONS_PER_ANSWER_MAX)
     topics: list[dict[str, Any]] = []
     next_cursor = None

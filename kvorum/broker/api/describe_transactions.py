@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.transactions.model import NAMES
-from kvorum.broker.transactions.requests import DescribeTransaction
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.transactions.core.model import NAMES
+from kvorum.broker.transactions.core.requests import DescribeTransaction
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

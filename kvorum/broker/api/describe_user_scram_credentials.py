@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext, refusal_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import ScramCredential
 from kvorum.runtime.errors import ErrorCode
@@ -25,18 +25,13 @@ ACCESS = ((AclOperation.DESCRIBE, ResourceType.CLUSTER),)
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if not context.allows_on_cluster(AclOperation.DESCRIBE):
-        return {
-            "error_code": CLUSTER_REFUSED.code,
-            "error_message": CLUSTER_REFUSED.message,
-            "results": (),
-        }
+        return {**refusal_fields(CLUSTER_REFUSED), "results": ()}
     image = context.services.image()
     named = Counter(user.name for user in request.users or ()) or dict.fromkeys(
         sorted(image.scram_credentials), 1
     )
     return {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
+        **refusal_fields(None),
         "results": [_described(image, name, times) for name, times in named.items()],
     }
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, EndTransaction
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.transactions.core.requests import EPOCH_BUMP_VERSION, EndTransaction
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

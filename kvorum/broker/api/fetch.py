@@ -13,7 +13,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.fetch.fetch_sessions import FetchState, MayRead, Watched
 from kvorum.broker.fetch.leader_fetch import Answers, start_fetch
 from kvorum.broker.quotas.client_quotas import QuotaKind
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, WireError
 from kvorum.wire.fetch_codec import (
     FIRST_FLEXIBLE,

@@ -2,8 +2,8 @@
 
 The coordinator of a key is the leader of its partition of the internal topic. The first request
 creates that topic. Until there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients
-retry. Key type 2 (share groups) is refused with INVALID_REQUEST. An empty key gets INVALID_GROUP_ID
-for groups, INVALID_REQUEST for transactional ids.
+retry. v6 has key type 2, a share-partition: `group:topicId:partition`, for brokers. An empty key
+gets INVALID_GROUP_ID for groups, INVALID_REQUEST for the others.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.share_partitions import feature_refusal
 from kvorum.broker.coordinator.host import CoordinatorHost
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.ids import uuid_from_text
 from kvorum.wire.versions import Api
 
 API = Api(key=10, name="find_coordinator", min_version=0, max_version=6, first_flexible=3)
 ACCESS = (
     (AclOperation.DESCRIBE, ResourceType.GROUP),
     (AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
 )
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+FIRST_WITH_SHARE = 6
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
@@ -55,12 +59,41 @@ def _find(context: RequestContext, kind: int, key: str) -> dict[str, Any]:
                 )
             )
         return _coordinator(context, services.transactions, key, ErrorCode.INVALID_REQUEST)
+    if kind == SHARE and context.api_version >= FIRST_WITH_SHARE:
+        return _share_coordinator(context, key)
     return _nobody(
         Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"key type {kind} has no coordinators here: 0 is a group, 1 a transactional id",
+            f"key type {kind} has no coordinators here: 0 is a group, 1 a transactional id, 2 a "
+            "share-partition",
         )
     )
+
+
+def _share_coordinator(context: RequestContext, key: str) -> dict[str, Any]:
+    refused = feature_refusal(context)
+    if refused is not None:
+        return _nobody(Rejected(ErrorCode.INVALID_REQUEST, refused.message))
+    if not context.allows_on_cluster(AclOperation.CLUSTER_ACTION):
+        return _nobody(
+            Rejected(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        )
+    if not _is_share_key(key):
+        text = f"the key {key!r} is not of the form group:topicId:partition"
+        return _nobody(Rejected(ErrorCode.INVALID_REQUEST, text))
+    return _coordinator(context, context.services.share.states, key, ErrorCode.INVALID_REQUEST)
+
+
+def _is_share_key(key: str) -> bool:
+    """True for `group:topicId:partition`; the group id may have colons."""
+    parts = key.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0] or not parts[2].isdecimal():
+        return False
+    try:
+        uuid_from_text(parts[1])
+    except ValueError:
+        return False
+    return True
 
 
 def _coordinator(

@@ -8,8 +8,8 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.coordinator.model import Client
 from kvorum.broker.coordinator.shard_context import Respond
-from kvorum.broker.groups.config import STRING_BYTES_MAX
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 
 

@@ -11,8 +11,8 @@ import functools
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import call
-from kvorum.broker.groups.requests import Heartbeat
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.groups.steps.requests import GroupHeartbeat
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import encode_response, read_request
 from kvorum.wire.versions import Api
@@ -34,7 +34,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     if not request.group_id:
         respond(ErrorCode.INVALID_GROUP_ID)
         return
-    body = Heartbeat(
+    body = GroupHeartbeat(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.config_alteration import alter
-from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.config_alteration import ALTER_ACCESS, alter, alterations
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext, refusal_fields
 from kvorum.metadata.configs.loggers import RESOURCE_BROKER_LOGGER, alter_loggers
-from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration, ConfigOperation
+from kvorum.metadata.image.acl import AclOperation
+from kvorum.metadata.requests.config_requests import AlterConfigs, ConfigAlteration
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
@@ -26,26 +26,12 @@ API = Api(
     first_flexible=1,
     needs_controller=True,
 )
-ACCESS = (
-    (AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-    (AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
-    (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
-)
+ACCESS = ALTER_ACCESS
 """The last for brokers, their loggers and client metrics."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    resources = tuple(
-        ConfigAlteration(
-            resource_type=item.resource_type,
-            resource_name=item.resource_name,
-            operations=tuple(
-                ConfigOperation(name=c.name, kind=c.config_operation, value=c.value)
-                for c in item.configs
-            ),
-        )
-        for item in request.resources
-    )
+    resources = alterations(request)
     loggers = [item for item in resources if item.resource_type == RESOURCE_BROKER_LOGGER]
     others = tuple(item for item in resources if item.resource_type != RESOURCE_BROKER_LOGGER)
     answer: dict[str, Any] = {"responses": []}
@@ -73,8 +59,7 @@ def _altered_loggers(
     else:
         refused = alter_loggers(item.operations, validate_only=validate_only)
     return {
-        "error_code": ErrorCode.NONE if refused is None else refused.code,
-        "error_message": None if refused is None else refused.message,
+        **refusal_fields(refused),
         "resource_type": item.resource_type,
         "resource_name": item.resource_name,
     }

@@ -5,10 +5,11 @@ So a producer that asks to continue with its id and a higher epoch (KIP-360) get
 epoch 0 instead, as in Kafka. With a transactional id: its coordinator answers, and fences the
 producer that had the id before.
 
-Errors: INVALID_REQUEST for an empty transactional id, INVALID_TRANSACTION_TIMEOUT above
-transaction.max.timeout.ms, CONCURRENT_TRANSACTIONS while an open transaction is being aborted,
-PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v4), and the coordinator errors 14 to 16. Missing:
-two-phase commit (v6).
+Errors: INVALID_REQUEST for an empty transactional id and for half an identity (a producer id
+without an epoch, or the reverse), INVALID_TRANSACTION_TIMEOUT above transaction.max.timeout.ms,
+CONCURRENT_TRANSACTIONS while an open transaction is being aborted, PRODUCER_FENCED
+(INVALID_PRODUCER_EPOCH before v4), and the coordinator errors 14 to 16. Missing: two-phase commit
+(v6).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.transactions.requests import InitProducerId
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.transactions.core.model import NO_EPOCH, NO_PRODUCER_ID
+from kvorum.broker.transactions.core.requests import InitProducerId
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
@@ -30,6 +32,7 @@ ACCESS = (
 )
 """The first for transactional producers, one of the others for idempotent ones."""
 
+FIRST_IDENTITY_VERSION = 3
 FIRST_FENCED_VERSION = 4
 
 
@@ -37,6 +40,8 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     refused = _refusal(context, request)
     if refused is not None:
         return _refused(refused)
+    if context.api_version >= FIRST_IDENTITY_VERSION and _has_half_an_identity(request):
+        return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return await _of_transactional_id(context, request)
     producer_id = await context.services.producer_ids.take()
@@ -60,13 +65,19 @@ def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+def _has_half_an_identity(request: Any) -> bool:
+    """True for a producer id without an epoch, or an epoch without a producer id."""
+    has_id = bool(request.producer_id != NO_PRODUCER_ID)
+    return has_id != bool(request.producer_epoch != NO_EPOCH)
+
+
 async def _of_transactional_id(context: RequestContext, request: Any) -> dict[str, Any]:
-    has_identity = context.api_version >= 3
+    has_identity = context.api_version >= FIRST_IDENTITY_VERSION
     body = InitProducerId(
         transactional_id=request.transactional_id,
         timeout_ms=milliseconds(request.transaction_timeout),
-        producer_id=request.producer_id if has_identity else -1,
-        producer_epoch=request.producer_epoch if has_identity else -1,
+        producer_id=request.producer_id if has_identity else NO_PRODUCER_ID,
+        producer_epoch=request.producer_epoch if has_identity else NO_EPOCH,
     )
     if not body.transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)

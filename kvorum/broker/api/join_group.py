@@ -17,8 +17,8 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask_named
-from kvorum.broker.groups.requests import Joined, JoinGroup, ProtocolMetadata
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.groups.steps.requests import Joined, JoinGroup, ProtocolMetadata
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api

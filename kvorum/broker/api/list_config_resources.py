@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.groups.requests import ListGroups
-from kvorum.metadata.access.model import CLUSTER_NAME, AclOperation, ResourceType
+from kvorum.broker.groups.steps.requests import ListGroups
+from kvorum.metadata.image.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

@@ -8,7 +8,7 @@ earliest pending upload (KIP-1023) give offset -1, since no topic is tiered. Wit
 A new leader whose high watermark is below its epoch's start answers OFFSET_NOT_AVAILABLE
 (LEADER_NOT_AVAILABLE below v5), unless the result is a record below the high watermark. Special
 timestamps that are unknown, or newer than the request's version, get UNSUPPORTED_VERSION.
-Partitions that are named more than once get INVALID_REQUEST.
+A partition that is named more than once gets INVALID_REQUEST, in one entry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.partition.replica import Replica
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.storage.format.batch import BatchError
@@ -56,7 +56,7 @@ class _Asker(NamedTuple):
 
 
 def handle(context: RequestContext, request: Any) -> dict[str, Any]:
-    topics = []
+    topics: dict[str, dict[int, dict[str, Any]]] = {}
     asker = _Asker(
         is_debug=request.replica_id == DEBUG_CONSUMER,
         is_read_committed=int(getattr(request, "isolation_level", 0)) == READ_COMMITTED,
@@ -65,14 +65,18 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         (topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
     )
     for topic in request.topics:
-        partitions = [
-            _answer(context, asker, topic.name, asked)
-            if counts[topic.name, asked.partition_index] == 1
-            else _row(asked, NONE_FOUND, ErrorCode.INVALID_REQUEST)
-            for asked in topic.partitions
+        rows = topics.setdefault(topic.name, {})
+        for asked in topic.partitions:
+            rows[asked.partition_index] = (
+                _answer(context, asker, topic.name, asked)
+                if counts[topic.name, asked.partition_index] == 1
+                else _row(asked, NONE_FOUND, ErrorCode.INVALID_REQUEST)
+            )
+    return {
+        "topics": [
+            {"name": name, "partitions": tuple(rows.values())} for name, rows in topics.items()
         ]
-        topics.append({"name": topic.name, "partitions": partitions})
-    return {"topics": topics}
+    }
 
 
 def _answer(context: RequestContext, asker: _Asker, topic: str, asked: Any) -> dict[str, Any]:

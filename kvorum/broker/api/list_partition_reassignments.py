@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import RequestContext, refusal_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import ListReassignments
 from kvorum.metadata.rpc.calls import LIST_REASSIGNMENTS
-from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import Rejected
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
@@ -42,7 +42,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         needs=AclOperation.DESCRIBE,
     )
     if isinstance(reply, Rejected):
-        return {"error_code": reply.code, "error_message": reply.message, "topics": []}
+        return {**refusal_fields(reply), "topics": []}
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for ongoing in reply:
         by_topic.setdefault(ongoing.topic, []).append(
@@ -54,4 +54,4 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             }
         )
     topics = [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
-    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics}
+    return {**refusal_fields(None), "topics": topics}

@@ -21,7 +21,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.describe_cluster import cluster_operations
-from kvorum.broker.api.services import ApiServices
+from kvorum.broker.api.services import Services
 from kvorum.broker.coordinator.topics import internal_topic
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
 from kvorum.broker.metadata_answers.topic_names import (
@@ -29,7 +29,7 @@ from kvorum.broker.metadata_answers.topic_names import (
     INTERNAL_TOPICS,
     name_refusal,
 )
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
@@ -57,7 +57,6 @@ AUTO_CREATIONS_MAX = 100
 """Topics that may be auto-created at a time; others get UNKNOWN_TOPIC_OR_PARTITION, and the next
 request tries again."""
 AUTO_CREATE_TIMEOUT_MS = 5_000
-CACHED_ANSWERS_MAX = 32
 _WITHOUT_OPERATIONS = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -184,11 +183,8 @@ def _all_topics(
     context: RequestContext, image: ClusterImage, cluster: int, *, with_operations: bool
 ) -> bytes:
     """The answer with all topics, for clients that may do everything."""
-    cache = context.services.caches.setdefault("metadata", {})
-    if cache.get("image") is not image or len(cache) > CACHED_ANSWERS_MAX:
-        cache.clear()
-        cache["image"] = image
     services = context.services
+    cache = services.topic_metadata.whole_answers(image)
     listed = _listed(services, image)
     operations = NOT_ASKED
     if with_operations:
@@ -201,9 +197,9 @@ def _all_topics(
         cluster,
         operations,
     )
-    body: bytes | None = cache.get(key)
+    body = cache.get(key)
     if body is None:
-        packed = context.services.topic_metadata
+        packed = services.topic_metadata
         topics = [
             {
                 **_topic(topic, packed.fresh_partitions(image, topic, context.api_version)),
@@ -245,7 +241,7 @@ def _answer(
     }
 
 
-def _listed(services: ApiServices, image: ClusterImage) -> tuple[int, ...]:
+def _listed(services: Services, image: ClusterImage) -> tuple[int, ...]:
     return services.fenced_visibility.listed(image, services.now_ms())
 
 
@@ -298,8 +294,8 @@ def _topic(topic: TopicImage, partitions: Packed) -> dict[str, Any]:
     }
 
 
-def _auto_create(services: ApiServices, names: list[str]) -> None:
-    under_way: set[str] = services.caches.setdefault("auto_create", set())
+def _auto_create(services: Services, names: list[str]) -> None:
+    under_way = services.auto_creations
     fresh = [name for name in dict.fromkeys(names) if name not in under_way]
     fresh = fresh[: max(AUTO_CREATIONS_MAX - len(under_way), 0)]
     if not fresh:

@@ -1,4 +1,4 @@
-"""OffsetCommit (8). Served: v2-9 (v10 with topic ids is not, as in Kafka 4.1).
+"""OffsetCommit (8). Served: v2-9 (v10, with topic ids, is not).
 
 The answer is sent once the offsets are replicated. v2-4 may have a retention time, v6 leader
 epochs, v7 static members. From v9 on, a missing group is GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION
@@ -17,8 +17,8 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
-from kvorum.broker.groups.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.groups.steps.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds
@@ -100,6 +100,7 @@ def _sort_out(
                     row.committed_offset,
                     row.committed_leader_epoch if has_epoch else -1,
                     row.committed_metadata or "",
+                    found.topic_id,
                 )
             )
     return errors, offsets

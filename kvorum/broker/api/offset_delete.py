@@ -11,8 +11,8 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask_named, has_partition
-from kvorum.broker.groups.requests import DeleteOffsets, TopicPartitions
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.groups.steps.requests import DeleteOffsets, TopicPartitions
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

@@ -18,13 +18,13 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.steps.requests import (
     FetchedOffset,
     FetchedTopicOffsets,
     FetchOffsets,
     TopicPartitions,
 )
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 

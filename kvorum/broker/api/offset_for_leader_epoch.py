@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.wire.versions import Api

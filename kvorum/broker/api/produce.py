@@ -2,9 +2,9 @@
 requests close the connection.
 
 Batches are stored as they came, unless the topic's compression.type names another codec: then a
-thread recompresses them (broker/partition/recompression). Header, CRC and records are checked. In a
-compacted topic every record must have a key (INVALID_RECORD, with an error for each record without
-one, v8+). acks 0, 1 and -1.
+thread recompresses them (kvorum/broker/partition/recompression). Header, CRC and records are
+checked. In a compacted topic every record must have a key (INVALID_RECORD, with an error for each
+record without one, v8+). acks 0, 1 and -1.
 
 Errors per partition: NOT_ENOUGH_REPLICAS before and NOT_ENOUGH_REPLICAS_AFTER_APPEND after the
 append, REQUEST_TIMED_OUT at the deadline, NOT_LEADER_OR_FOLLOWER with the current leader (v10+),
@@ -12,8 +12,8 @@ INVALID_TOPIC_EXCEPTION for internal topics, OUT_OF_ORDER_SEQUENCE_NUMBER and IN
 for idempotent producers.
 
 Transactional batches: the first one of a transaction in a partition waits until the coordinator has
-confirmed that the partition is in the transaction (broker/transactions/produce_gate). v12+ adds it
-(KIP-890); clients of older versions must have added it, else they get INVALID_TXN_STATE
+confirmed that the partition is in the transaction (kvorum/broker/transactions/produce_gate). v12+
+adds it (KIP-890); clients of older versions must have added it, else they get INVALID_TXN_STATE
 (TRANSACTION_ABORTABLE from v11). Other errors: INVALID_PRODUCER_EPOCH for a fenced producer,
 CONCURRENT_TRANSACTIONS from v12 while the last transaction's markers are being written
 (NOT_ENOUGH_REPLICAS before).
@@ -23,19 +23,20 @@ Byte quotas: the client pauses after its answer (KIP-219).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS
-from kvorum.broker.network.purgatory import PendingAck, PendingProduce
-from kvorum.broker.partition.batch_validation import ProduceTerms
-from kvorum.broker.partition.recompression import QueuedBatch, Recompressor
+from kvorum.broker.partition.core.batch_validation import ProduceTerms, refusal
+from kvorum.broker.partition.recompression import QueuedBatch, Recompressed
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.purgatory.pending_produce import PendingAck, PendingProduce
 from kvorum.broker.quotas.client_quotas import QuotaKind
 from kvorum.broker.transactions.produce_gate import ProduceGate
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.format.batch import ATTRIBUTES_AT, TRANSACTIONAL_BIT
+from kvorum.storage.format.batch import ATTRIBUTES_AT, TRANSACTIONAL_BIT, BatchError
 from kvorum.storage.format.client_batch import Unpacking
 from kvorum.wire.framing import response_head
 from kvorum.wire.produce_codec import (
@@ -66,23 +67,21 @@ ACCESS = (
 )
 
 
-class _Waiting(NamedTuple):
-    """A batch that the answer waits for. to_recompress: the recompressor and the batch, if it is
-    recompressed first; it is then not appended yet."""
-
-    replica: Replica
-    required_offset: int
-    topic_index: int
-    partition_index: int
-    to_recompress: tuple[Recompressor, bytearray] | None = None
-
-
 class _Progress(NamedTuple):
-    """State of one request. named: the replicas for which the request has had a batch."""
+    """State of one request. The partitions of a request have numbers, in its order.
 
+    answers: by number; a partition that waits has a blank one.
+    appended: batches whose replication the answer waits for.
+    to_recompress: batches that are recompressed first, as copies; they are not appended yet.
+    named: the replicas for which the request has had a batch.
+    """
+
+    request: ProduceRequest
     terms: ProduceTerms
     gate: ProduceGate | None
-    waiting: list[_Waiting]
+    answers: list[ProducedPartition]
+    appended: list[tuple[int, Replica, int]]
+    to_recompress: list[tuple[int, Replica, bytearray]]
     named: set[Replica]
 
 
@@ -90,34 +89,35 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     """Append the request's batches; answer now, or when they are replicated."""
     version = context.api_version
     request = parse_produce_request(view, position, end, version)
-    topics: list[ProducedTopic] = []
-    waiting: list[_Waiting] = []
+    if context.has_access_control and not _may_write_in_transaction(context, request, view):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        answers = [refused for topic in request.topics for refused in _refused(topic, error)]
+        _respond(context, request, answers)
+        return
     clock = context.services.replicas.clock
     terms = ProduceTerms(
-        request.acks,
-        version,
-        clock.monotonic_ms(),
-        clock.wall_ms(),
-        Unpacking(end - position),
+        request.acks, version, clock.monotonic_ms(), clock.wall_ms(), Unpacking(end - position)
     )
-    if context.has_access_control and not _may_write_in_transaction(context, request, view):
-        _refuse_transaction(context, request)
-        return
-    gate = None
-    if request.transactional_id is not None:
-        gate = ProduceGate(context.services, request.transactional_id, terms)
-    progress = _Progress(terms, gate, waiting, set())
-    for topic_index, topic in enumerate(request.topics):
-        partitions = _append_topic(context, view, topic, topic_index, progress)
-        topics.append(ProducedTopic(topic.name, topic.topic_id, partitions))
+    progress = _Progress(request, terms, _gate(context, request, terms), [], [], [], set())
+    for topic in request.topics:
+        _append_topic(context, view, topic, progress)
     # Pause before the answer: an answer that waits for replication then has the rest of the pause.
     context.pause(QuotaKind.PRODUCE, end - position)
-    if waiting or (gate is not None and gate.held):
-        _park(context, request, topics, progress)
-    elif request.acks == 0:
-        _finish_unanswered(context, topics)
+    gate = progress.gate
+    if progress.appended or progress.to_recompress or (gate is not None and gate.held):
+        _park(context, progress)
     else:
-        _respond(context, topics)
+        _respond(context, request, progress.answers)
+
+
+def _gate(
+    context: RequestContext, request: ProduceRequest, terms: ProduceTerms
+) -> ProduceGate | None:
+    """None for a request without a transactional id."""
+    if request.transactional_id is None:
+        return None
+    coordinators = context.services.transaction_driver.coordinators
+    return ProduceGate(coordinators, request.transactional_id, terms)
 
 
 def _may_write_in_transaction(
@@ -138,70 +138,51 @@ def _may_write_in_transaction(
     )
 
 
-def _refuse_transaction(context: RequestContext, request: ProduceRequest) -> None:
-    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    topics = [
-        ProducedTopic(topic.name, topic.topic_id, _refused(topic, error))
-        for topic in request.topics
-    ]
-    finish = _finish_unanswered if request.acks == 0 else _respond
-    finish(context, topics)
-
-
 def _append_topic(
-    context: RequestContext,
-    view: memoryview,
-    topic: ProduceTopic,
-    topic_index: int,
-    progress: _Progress,
-) -> list[ProducedPartition]:
-    terms, gate, waiting, named = progress
-    registry = context.services.registry
-    is_by_id = context.api_version >= FIRST_TOPIC_ID
-    partitions: list[ProducedPartition] = []
+    context: RequestContext, view: memoryview, topic: ProduceTopic, progress: _Progress
+) -> None:
+    _, terms, gate, answers, appended, to_recompress, named = progress
     if context.has_access_control:
         name = topic.name or context.services.topic_name(topic.topic_id)
         if name and not context.allows_topic(AclOperation.WRITE, name):
-            return _refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            answers += _refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return
+    if terms.acks not in (-1, 0, 1):
+        answers += _refused(topic, ErrorCode.INVALID_REQUIRED_ACKS)
+        return
+    registry = context.services.registry
+    is_by_id = terms.version >= FIRST_TOPIC_ID
     for partition_id, position, length in topic.partitions:
-        if terms.acks not in (-1, 0, 1):
-            error = ErrorCode.INVALID_REQUIRED_ACKS
-            partitions.append(ProducedPartition(partition_id, error.value))
-            continue
+        number = len(answers)
         if is_by_id:
             replica = registry.find(topic.topic_id, partition_id)
         else:
             replica = registry.find_by_name(topic.name, partition_id)
         if replica is None:
-            error = registry.missing_error(topic.name, topic.topic_id, partition_id)
-            partitions.append(ProducedPartition(partition_id, error.value))
+            asked_name = None if is_by_id else topic.name
+            error = registry.missing_error(asked_name, topic.topic_id, partition_id)
+            answers.append(ProducedPartition(partition_id, error.value))
             continue
         if replica.core.topic in INTERNAL_TOPICS:
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
-            partitions.append(ProducedPartition(partition_id, error.value))
+            answers.append(ProducedPartition(partition_id, error.value))
             continue
         if replica in named:
             error = ErrorCode.INVALID_REQUEST
-            partitions.append(
-                ProducedPartition(partition_id, error.value, error_message=_NAMED_TWICE)
-            )
+            answers.append(ProducedPartition(partition_id, error.value, error_message=_NAMED_TWICE))
             continue
         named.add(replica)
         batch = view[position : position + max(length, 0)]
-        recompressor = replica.recompressor
-        if recompressor is not None and recompressor.holds(batch):
-            to_recompress = (recompressor, bytearray(batch))
-            waiting.append(_Waiting(replica, 0, topic_index, len(partitions), to_recompress))
-            partitions.append(ProducedPartition(partition_id))
-            continue
-        if gate is not None and gate.holds(replica, batch, topic_index, len(partitions)):
-            partitions.append(ProducedPartition(partition_id))
-            continue
-        answer, required = replica.append(batch, terms)
-        if required:
-            waiting.append(_Waiting(replica, required, topic_index, len(partitions)))
-        partitions.append(answer)
-    return partitions
+        if replica.holds_for_recompression(batch):
+            to_recompress.append((number, replica, bytearray(batch)))
+            answers.append(ProducedPartition(partition_id))
+        elif gate is not None and gate.holds(replica, batch, number):
+            answers.append(ProducedPartition(partition_id))
+        else:
+            answer, required = replica.append(batch, terms)
+            if required:
+                appended.append((number, replica, required))
+            answers.append(answer)
 
 
 def _refused(topic: ProduceTopic, error: ErrorCode) -> list[ProducedPartition]:
@@ -209,72 +190,83 @@ def _refused(topic: ProduceTopic, error: ErrorCode) -> list[ProducedPartition]:
     return [ProducedPartition(partition_id, error.value) for partition_id, _, _ in topic.partitions]
 
 
-def _park(
-    context: RequestContext,
-    request: ProduceRequest,
-    topics: list[ProducedTopic],
-    progress: _Progress,
-) -> None:
-    terms, gate, waiting, _ = progress
-    connection = context.slot.connection
+def _park(context: RequestContext, progress: _Progress) -> None:
+    request, terms, gate, answers, appended, to_recompress, _ = progress
     replicas = context.services.replicas
-    deadlines = replicas.deadlines
-    finish = _finish_unanswered if request.acks == 0 else _respond
-    pending = PendingProduce(topics, lambda answer: finish(context, answer), deadlines)
-    for wait in waiting:
-        pending.wait_for(wait.topic_index, wait.partition_index)
+    pending = PendingProduce(answers, partial(_respond, context, request), replicas.deadlines)
+    for number, _, _ in appended:
+        pending.wait_for(number)
+    for number, _, _ in to_recompress:
+        pending.wait_for(number)
     if gate is not None:
         for held in gate.held:
-            pending.wait_for(held.topic_index, held.partition_index)
+            pending.wait_for(held.number)
         gate.start(pending)
-    for wait in waiting:
-        if wait.to_recompress is not None:
-            recompressor, batch = wait.to_recompress
-            at = (wait.topic_index, wait.partition_index)
-            own_gate = _own_gate(context, request, terms)
-            item = QueuedBatch(batch, terms, own_gate, pending, *at, connection)
-            recompressor.add(item, context.services)
-            continue
-        wait.replica.wait_for_replication(
-            PendingAck(wait.required_offset, pending, wait.topic_index, wait.partition_index)
+    for number, replica, batch in to_recompress:
+        item = QueuedBatch(
+            batch,
+            terms,
+            context.slot.connection.count_held,
+            partial(_append_recompressed, context, progress, pending, number, replica),
         )
+        context.services.recompression.add(replica, item)
+    to_recompress.clear()  # the line has the copies now
+    for number, replica, required_offset in appended:
+        replica.wait_for_replication(PendingAck(required_offset, pending, number))
     if pending.is_done:
         return
     context.slot.parked = pending
-    deadlines.add(pending, replicas.clock.monotonic_ms() + max(request.timeout_ms, 0))
+    replicas.deadlines.add(pending, replicas.clock.monotonic_ms() + max(request.timeout_ms, 0))
 
 
-def _own_gate(
-    context: RequestContext, request: ProduceRequest, terms: ProduceTerms
-) -> ProduceGate | None:
-    """A gate for a batch that reaches it after its request was handled."""
-    if request.transactional_id is None:
-        return None
-    return ProduceGate(context.services, request.transactional_id, terms)
+def _append_recompressed(
+    context: RequestContext,
+    progress: _Progress,
+    pending: PendingProduce,
+    number: int,
+    replica: Replica,
+    outcome: Recompressed,
+) -> None:
+    """Do as `_append_topic` does with a batch that needs no recompression."""
+    if isinstance(outcome, BatchError):
+        pending.put(number, refusal(replica.core.partition_id, outcome))
+        pending.complete(number, ErrorCode.NONE)
+        return
+    batch, header = outcome
+    # A gate for this batch alone: that of its request has started.
+    gate = _gate(context, progress.request, progress.terms)
+    if gate is not None and gate.holds(replica, batch, number):
+        gate.start(pending)
+        return
+    clock = context.services.replicas.clock
+    terms = progress.terms._replace(now_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
+    replica.append_late(batch, terms, pending, number, checked=header)
 
 
-def _finish_unanswered(context: RequestContext, topics: list[ProducedTopic]) -> None:
-    """Finish a request with acks=0. No answer means success, so an error must close the
+def _respond(
+    context: RequestContext, request: ProduceRequest, answers: list[ProducedPartition]
+) -> None:
+    """Send the answer. With acks=0 there is none, which means success, so an error must close the
     connection."""
-    if any(partition.error for topic in topics for partition in topic.partitions):
-        context.slot.connection.close("an append with acks=0 failed")
-    else:
-        context.slot.fill(())
-
-
-def _note_error(context: RequestContext, partition: ProducedPartition) -> None:
-    context.services.metrics.note_error(API.key, partition.error)
-
-
-def _respond(context: RequestContext, topics: list[ProducedTopic]) -> None:
+    if request.acks == 0:
+        if any(partition.error for partition in answers):
+            context.slot.connection.close("an append with acks=0 failed")
+        else:
+            context.slot.fill(())
+        return
     version = context.api_version
     leaders = set()
-    for topic in topics:
-        for partition in topic.partitions:
-            if partition.error:
-                _note_error(context, partition)
-                if partition.current_leader is not None:
-                    leaders.add(partition.current_leader[0])
+    for partition in answers:
+        if partition.error:
+            context.services.metrics.note_error(API.key, partition.error)
+            if partition.current_leader is not None:
+                leaders.add(partition.current_leader[0])
+    topics = []
+    start = 0
+    for name, topic_id, partitions in request.topics:
+        end = start + len(partitions)
+        topics.append(ProducedTopic(name, topic_id, answers[start:end]))
+        start = end
     endpoints = context.services.node_endpoints(leaders, context.listener) if leaders else ()
     muted_ms = context.slot.connection.muted_ms
     body = pack_produce_response(version, topics, endpoints, throttle_ms=muted_ms)

@@ -7,6 +7,8 @@ request is kio's, unless the file has `parse(version, body)`. A hot handler gets
 bytes, and fills the slot itself.
 """
 
+# ruff: noqa: F401 - an import is the one place where an API is listed
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from kvorum.broker.api import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
@@ -30,6 +33,8 @@ from kvorum.broker.api import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
+    delete_share_group_state,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -40,6 +45,7 @@ from kvorum.broker.api import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -52,6 +58,7 @@ from kvorum.broker.api import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -66,14 +73,21 @@ from kvorum.broker.api import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    read_share_group_state,
+    read_share_group_state_summary,
     remove_raft_voter,
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_share_group_state,
     write_txn_markers,
 )
 from kvorum.broker.api.context import RequestContext
@@ -82,84 +96,25 @@ from kvorum.wire.versions import ServedVersions
 
 HotHandler = Callable[[RequestContext, memoryview, int, int], None]
 
-_COLD: tuple[Any, ...] = (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    add_raft_voter,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    api_versions,
-    consumer_group_describe,
-    create_acls,
-    create_delegation_token,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_delegation_token,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    expire_delegation_token,
-    find_coordinator,
-    get_telemetry_subscriptions,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    push_telemetry,
-    remove_raft_voter,
-    renew_delegation_token,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-    unregister_broker,
-    update_features,
-    write_txn_markers,
-)
-_COLD_BY_KEY: dict[int, Any] = {module.API.key: module for module in _COLD}
+MODULES: dict[int, Any] = {
+    module.API.key: module for module in tuple(globals().values()) if hasattr(module, "API")
+}
+"""Every file of an API imported here, by the API's key: the imports are the list."""
 
-_HOT: tuple[Any, ...] = (
+_HOT = (
     produce,
     fetch,
     heartbeat,
     consumer_group_heartbeat,
+    share_fetch,
+    share_acknowledge,
+    share_group_heartbeat,
 )
 """Hot APIs: their handlers parse their requests and fill the slot themselves, without a task."""
 HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
 
-SERVED = ServedVersions(module.API for module in (*_HOT, *_COLD))
+SERVED = ServedVersions(module.API for module in MODULES.values())
 api_versions.set_served(SERVED)
-
-
-def cold_handler(key: int) -> Any:
-    """The API file that serves `key`."""
-    return _COLD_BY_KEY[key]
 
 
 #: Versions that common clients use: librdkafka 2.x, Java 4.x, kafka-python, aiokafka.

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
-from kvorum.raft.messages import RemoveVoterRequest
+from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext, refusal_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
+from kvorum.raft.model.messages import RemoveVoterRequest
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import UUID_ZERO
 from kvorum.wire.kio_codec import uuid_bytes
@@ -29,7 +29,7 @@ TIMEOUT_MS = 5_000
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if not context.allows_on_cluster(AclOperation.ALTER):
-        return {"error_code": CLUSTER_REFUSED.code, "error_message": CLUSTER_REFUSED.message}
+        return refusal_fields(CLUSTER_REFUSED)
     services = context.services
     directory_id = uuid_bytes(request.voter_directory_id)
     # To the quorum, the zero id means the voter with any directory; in Kafka, it names no voter.
@@ -48,6 +48,4 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             ErrorCode.INVALID_REQUEST,
             f"which directory of node {request.voter_id}? see describe --replication",
         )
-    if refusal is None:
-        return {"error_code": ErrorCode.NONE, "error_message": None}
-    return {"error_code": refusal.code, "error_message": refusal.message}
+    return refusal_fields(refusal)

@@ -11,16 +11,14 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.delegation_tokens import (
-    NO_TIMESTAMP,
     PeriodRequest,
+    change_expiration,
     parse_period,
     principal_of,
-    refusal,
 )
 from kvorum.metadata.access.tokens import fingerprint
-from kvorum.metadata.requests.token_requests import RenewDelegationToken, RenewedDelegationToken
+from kvorum.metadata.requests.token_requests import RenewDelegationToken
 from kvorum.metadata.rpc.calls import RENEW_DELEGATION_TOKEN
-from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
 
 API = Api(
@@ -37,14 +35,9 @@ parse = parse_period
 
 
 async def handle(context: RequestContext, request: PeriodRequest) -> dict[str, Any]:
-    reply: RenewedDelegationToken | Rejected | None = refusal(context)
-    if reply is None:
-        asked = RenewDelegationToken(
-            requester=principal_of(context),
-            fingerprint=fingerprint(request.hmac),
-            renew_period_ms=request.period_ms,
-        )
-        reply = await context.services.controller.request(RENEW_DELEGATION_TOKEN, asked)
-    if isinstance(reply, Rejected):
-        return {"error_code": reply.code, "expiry_timestamp": NO_TIMESTAMP}
-    return {"error_code": ErrorCode.NONE, "expiry_timestamp": reply.expiration_timestamp_ms}
+    asked = RenewDelegationToken(
+        requester=principal_of(context),
+        fingerprint=fingerprint(request.hmac),
+        renew_period_ms=request.period_ms,
+    )
+    return await change_expiration(context, RENEW_DELEGATION_TOKEN, asked)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.network.connection import Connection, Slot
-from kvorum.broker.sasl.authentication import TokenAnswer
+from kvorum.broker.sasl.core.authentication import TokenAnswer
 from kvorum.metadata.access.audit import AuditLog
 from kvorum.runtime.errors import ErrorCode, WireError, required
 from kvorum.wire.versions import Api
@@ -52,8 +52,11 @@ def take_bare_token(slot: Slot, token: bytes, audit: AuditLog) -> None:
 
 def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswer:
     authentication = required(connection.authentication, "a SASL listener")
+    is_again = authentication.is_done
     answer = authentication.token(token, connection.now_ms())
     is_allowed = answer.error == ErrorCode.NONE
+    if not is_allowed or authentication.is_settled:
+        connection.note_login(is_again=is_again, is_allowed=is_allowed)
     if (not is_allowed or authentication.is_settled) and audit.notes(is_allowed):
         audit.note_login(
             authentication.user,
@@ -65,15 +68,15 @@ def _answer(connection: Connection, token: bytes, audit: AuditLog) -> TokenAnswe
             reason=answer.reason or answer.message or "",
         )
     if answer.reason and answer.error == ErrorCode.NONE:
-        connection.server.on_protocol_error(connection, WireError(f"SASL: {answer.reason}"))
+        connection.host.on_protocol_error(connection, WireError(f"SASL: {answer.reason}"))
     if authentication.is_done:
         connection.allow_whole_requests()
     return answer
 
 
 async def _refused(connection: Connection, answer: TokenAnswer) -> dict[str, Any]:
-    delay_ms = connection.server.config.connection_failed_authentication_delay_ms
-    connection.server.on_protocol_error(connection, WireError(_said(answer)))
+    delay_ms = connection.host.config.connection_failed_authentication_delay_ms
+    connection.host.on_protocol_error(connection, WireError(_said(answer)))
     if answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
         connection.mute(2 * delay_ms)
         await asyncio.sleep(delay_ms / 1000)
@@ -84,7 +87,7 @@ async def _refused(connection: Connection, answer: TokenAnswer) -> dict[str, Any
 def close_late(connection: Connection, reason: str) -> None:
     """Close the connection of a client that was refused, but not at once: one that finds the answer
     and the end of the connection together may report only that it was disconnected."""
-    delay_ms = connection.server.config.connection_failed_authentication_delay_ms
+    delay_ms = connection.host.config.connection_failed_authentication_delay_ms
     asyncio.get_running_loop().call_later(delay_ms / 1000, connection.close, reason)
 
 

@@ -1,189 +1,206 @@
-"""The parts of a broker that API handlers use. `broker.network.services.Services` has them all."""
+"""The parts of one broker, made once and handed to the API handlers."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.controller_api import Controller
-from kvorum.broker.controller.producer_ids import ProducerIdSource
+from kvorum.broker.config.config_entries import ConfigEntries
+from kvorum.broker.config.dynamic_config import static_values
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
+from kvorum.broker.controller_channel.producer_ids import ProducerIdSource
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.topics import InternalTopicMaker
-from kvorum.broker.fetch.fetch_services import FetchServices
-from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
-from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
-from kvorum.broker.manager.current_configs import CurrentConfigs
-from kvorum.broker.manager.isolation import Isolation
-from kvorum.broker.manager.replica_registry import ReplicaRegistry
+from kvorum.broker.groups.shard_factory import group_shard_maker
+from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
+from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.metrics.client_metrics_page import ClientFigures
 from kvorum.broker.metrics.client_telemetry import ClientTelemetry
-from kvorum.broker.metrics.counters import BrokerMetrics
-from kvorum.broker.network.purgatory import Deadlines
-from kvorum.broker.partition.recompression import RecompressionThreads
+from kvorum.broker.partition.recompression import Recompression
 from kvorum.broker.quotas.client_quotas import ClientQuotas
 from kvorum.broker.quotas.mutation_quota import MutationBuckets
+from kvorum.broker.share.share_services import ShareServices
 from kvorum.broker.transactions.driver import TransactionDriver
 from kvorum.metadata.access.audit import AuditLog
 from kvorum.metadata.access.authorizer import Authorizer
+from kvorum.metadata.access.following import follow_acls
 from kvorum.metadata.access.nodes import NodePrincipals
-from kvorum.metadata.access.tokens import TokenKey
+from kvorum.metadata.access.tokens import token_key
 from kvorum.metadata.configs.effective import StaticValue
-from kvorum.metadata.image.features import FeatureRange
+from kvorum.metadata.image.delta import Delta
+from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import Endpoint
-from kvorum.runtime.clock import Clock
+from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.wire.produce_codec import NodeEndpoint
 
+if TYPE_CHECKING:
+    from kvorum.broker.events.driver import EventsDriver
+    from kvorum.metadata.events.source import MetadataSource
 
-class Replicas(Protocol):
-    """The replica manager, as API handlers see it."""
+
+class Services:
+    """The parts of a broker, as API handlers use them."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        controller: ControllerChannel,
+        image: Callable[[], ClusterImage],
+        cluster_id: str,
+        broker_id: int,
+        properties: Mapping[str, StaticValue] | None = None,
+        supported_features: tuple[FeatureRange, ...] = SUPPORTED,
+        metadata: MetadataSource | None = None,
+        authorizer: Authorizer | None = None,
+        audit: AuditLog | None = None,
+        node_principals: NodePrincipals | None = None,
+        certificates_problem: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
+    ) -> None:
+        """config: the part of `properties` for brokers.
+
+        image: of the cluster.
+        properties: all that the broker was started with, for DescribeConfigs; None: `config`.
+        metadata: the source of the records of `__kvorum_events`; None writes none.
+        authorizer: None if every client may do everything.
+        node_principals: None if everybody with CLUSTER_ACTION may fetch as any follower.
+        certificates_problem: why this broker cannot use certificates in its dynamic configs.
+        """
+        self.config = config
+        self.authorizer = authorizer
+        self.node_principals = node_principals
+        self.certificates_problem = certificates_problem
+        self.audit = audit or AuditLog()
+        self.token_key = token_key(config.delegation_token_secret_key)  # None: there are none
+        self.supported_features = supported_features
+        self.replicas = replicas
+        self.registry = replicas.registry
+        self.metrics = replicas.metrics
+        self.controller = controller
+        self._image = image
+        self.cluster_id = cluster_id
+        self.broker_id = broker_id
+        given = static_values(config) if properties is None else properties
+        self.config_entries = ConfigEntries(broker_id, given, self.image)
+        self.producer_ids = ProducerIdSource(controller, broker_id)
+        self._background = TaskGroup(report_failure)
+        self.internal_topics = InternalTopicMaker(config, controller, self._background)
+        self.share = ShareServices(replicas, config, image, self.internal_topics.make)
+        ask, make_shard = self.share.group_states.ask, group_shard_maker(config, replicas.rng)
+        self.groups = CoordinatorHost(
+            topic=OFFSETS_TOPIC, replicas=replicas, make_shard=make_shard, ask=ask
+        )
+        self.telemetry = ClientTelemetry()
+        self.client_figures = ClientFigures()
+        self.transaction_driver = TransactionDriver(
+            config=config,
+            replicas=replicas,
+            producer_ids=self.producer_ids,
+            groups=self.groups,
+            image=self.image,
+        )
+        self.transactions = self.transaction_driver.host
+        self.events = None if metadata is None else self.events_driver(metadata)
+        samples_max, sample_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
+        self.quotas = ClientQuotas(samples_max=samples_max, sample_ms=sample_ms)
+        self.mutations = MutationBuckets(self.quotas, samples_max=samples_max, sample_ms=sample_ms)
+        self.topic_metadata = TopicMetadata()
+        self.fenced_visibility = FencedBrokerVisibility()
+        replicas.image_listeners.append(self._on_image)
+        self.auto_creations: set[str] = set()  # topics that a client asked for the metadata of
+        self.recompression = Recompression()
+
+    def events_driver(self, metadata: MetadataSource) -> EventsDriver:
+        """The driver of `__kvorum_events` with that source of the metadata's records."""
+        # Imported only here: most clusters write no events of their metadata.
+        from kvorum.broker.events.driver import EventsDriver
+
+        return EventsDriver(
+            config=self.config,
+            replicas=self.replicas,
+            controller=self.controller,
+            internal_topics=self.internal_topics,
+            source=metadata,
+        )
+
+    def now_ms(self) -> int:
+        """Monotonic time in milliseconds."""
+        return self.replicas.clock.monotonic_ms()
+
+    def image(self) -> ClusterImage:
+        """The cluster image as clients are shown it: without the leaders of abandoned
+        partitions."""
+        return self.replicas.isolation.shown(self._image())
+
+    def _on_image(self, delta: Delta | None, image: ClusterImage) -> None:
+        if self.authorizer is not None:
+            follow_acls(self.authorizer, delta, image)
+        if delta is None or delta.changed_brokers:
+            self.fenced_visibility.observe(image, self.now_ms())
+
+    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work`, whose result no request waits for; it is cancelled at `stop`."""
+        self._background.spawn(work, name)
+
+    async def stop(self) -> None:
+        await self.share.stop()
+        await self.groups.stop()
+        await self.transaction_driver.stop()
+        if self.events is not None:
+            await self.events.stop()
+        await self._background.stop()
+        await self.recompression.stop()
+
+    def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint:
+        """The endpoint of that broker for clients that are connected to `listener`."""
+        for endpoint in broker.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return broker.endpoint
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name of a topic, "" for an unknown id."""
+        topic = self._image().topics.get(topic_id)
+        return "" if topic is None else topic.name
+
+    def node_endpoints(self, broker_ids: set[int], listener: str) -> list[NodeEndpoint]:
+        """Addresses of the brokers that an answer names (Produce v10+, Fetch v16+)."""
+        brokers = self.image().brokers
+        found = []
+        for broker_id in sorted(broker_ids):
+            broker = brokers.get(broker_id)
+            if broker is not None:
+                endpoint = self.endpoint_of(broker, listener)
+                found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
 
     @property
-    def clock(self) -> Clock: ...
+    def names_another_controller(self) -> bool:
+        """True if this broker reaches no controller, and names another broker as the controller."""
+        return self.controller.is_lost and self.controller_id() != self.broker_id
 
-    @property
-    def rng(self) -> random.Random: ...
+    def controller_id(self) -> int:
+        """The broker that this broker names to clients as the controller; -1 for none.
 
-    @property
-    def configs(self) -> CurrentConfigs: ...
+        A broker names itself, since every broker forwards requests to the controllers. While a
+        mutation quota is set, all brokers name the lowest active broker, which must get all those
+        requests. A broker that has lost the controllers names the next broker.
 
-    @property
-    def deadlines(self) -> Deadlines: ...
-
-    @property
-    def directories(self) -> LogDirectories: ...
-
-    @property
-    def fetch_services(self) -> FetchServices: ...
-
-    @property
-    def fetchers(self) -> ReplicaFetcherManager: ...
-
-    @property
-    def isolation(self) -> Isolation: ...
-
-    def now_ms(self) -> int: ...
-
-    def on_file_failed(self, path: str, failure: OSError) -> None: ...
-
-    def on_directory_error(
-        self, log_dir: LogDirectory, failure: OSError, operation: str
-    ) -> None: ...
-
-
-class ApiServices(Protocol):
-    """The parts of a broker that API handlers use."""
-
-    @property
-    def broker_id(self) -> int: ...
-
-    @property
-    def cluster_id(self) -> str: ...
-
-    @property
-    def config(self) -> BrokerConfig:
-        """The part of `properties` for brokers."""
-        ...
-
-    @property
-    def properties(self) -> Mapping[str, StaticValue]:
-        """All properties that the broker was started with."""
-        ...
-
-    @property
-    def supported_features(self) -> tuple[FeatureRange, ...]: ...
-
-    @property
-    def authorizer(self) -> Authorizer | None:
-        """None: everybody may do everything."""
-        ...
-
-    @property
-    def node_principals(self) -> NodePrincipals | None:
-        """None: everybody with CLUSTER_ACTION may fetch in the name of every broker."""
-        ...
-
-    @property
-    def audit(self) -> AuditLog: ...
-
-    @property
-    def certificates_problem(self) -> Callable[[Mapping[str, str]], str | None]:
-        """Returns a sentence if this broker cannot use the certificates in dynamic configs of its
-        own."""
-        ...
-
-    @property
-    def token_key(self) -> TokenKey | None:
-        """None: delegation tokens are off."""
-        ...
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def registry(self) -> ReplicaRegistry: ...
-
-    @property
-    def metrics(self) -> BrokerMetrics: ...
-
-    @property
-    def controller(self) -> Controller: ...
-
-    @property
-    def producer_ids(self) -> ProducerIdSource: ...
-
-    @property
-    def internal_topics(self) -> InternalTopicMaker: ...
-
-    @property
-    def groups(self) -> CoordinatorHost: ...
-
-    @property
-    def transactions(self) -> CoordinatorHost: ...
-
-    @property
-    def transaction_driver(self) -> TransactionDriver: ...
-
-    @property
-    def quotas(self) -> ClientQuotas: ...
-
-    @property
-    def mutations(self) -> MutationBuckets: ...
-
-    @property
-    def telemetry(self) -> ClientTelemetry: ...
-
-    @property
-    def client_figures(self) -> ClientFigures: ...
-
-    @property
-    def topic_metadata(self) -> TopicMetadata: ...
-
-    @property
-    def fenced_visibility(self) -> FencedBrokerVisibility: ...
-
-    @property
-    def recompression_threads(self) -> RecompressionThreads: ...
-
-    @property
-    def caches(self) -> dict[str, Any]:
-        """Caches that API files keep between requests, by a name of their own."""
-        ...
-
-    def now_ms(self) -> int: ...
-
-    def image(self) -> ClusterImage: ...
-
-    def topic_name(self, topic_id: bytes) -> str: ...
-
-    def controller_id(self) -> int: ...
-
-    def endpoint_of(self, broker: BrokerImage, listener: str) -> Endpoint: ...
-
-    def node_endpoints(self, broker_ids: set[int], listener: str) -> list[NodeEndpoint]: ...
-
-    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
+        Bad sequence if it named another broker: 1. An AdminClient of librdkafka is connected to
+        brokers A and B, and A names B. 2. B dies. 3. The client reconnects to B again and again,
+        and asks no other broker for the controller. Creating a topic then waits for a metadata
+        refresh, minutes later. If A names itself and dies, the client notices at once, has no
+        connection left, and asks the next broker.
+        """
+        ids = self.image().active_broker_ids()
+        others = [i for i in ids if i != self.broker_id]
+        if self.controller.is_lost and others:
+            return next((i for i in others if i > self.broker_id), others[0])
+        if self.broker_id in ids and not self.quotas.binds_mutations:
+            return self.broker_id
+        return ids[0] if ids else -1

@@ -18,11 +18,12 @@ from typing import Any
 
 from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask
-from kvorum.broker.groups.requests import CommitTransactionOffsets, OffsetToCommit
+from kvorum.broker.groups.steps.requests import CommitTransactionOffsets, OffsetToCommit
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.transactions.coordinators import error_for_producer
 from kvorum.broker.transactions.offsets_gate import admit_offsets
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.metadata.image.acl import AclOperation, ResourceType
+from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
@@ -47,7 +48,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     offsets: dict[_Row, OffsetToCommit] = {}
     image = context.services.registry.image
     for topic in request.topics:
-        found = image.topic(topic.name)
+        found: TopicImage | None = image.topic(topic.name)
         error = refused
         if error is None and not context.allows_topic(AclOperation.READ, topic.name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -58,7 +59,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
             elif found is None or row.partition_index not in found.partitions:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                offsets[key] = _offset(context.api_version, topic.name, row)
+                offsets[key] = _offset(context.api_version, found, row)
     if offsets:
         outcome = await _commit(context, request, tuple(offsets.values()))
         if isinstance(outcome, ErrorCode):
@@ -91,13 +92,14 @@ def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
     return None
 
 
-def _offset(version: int, topic: str, row: Any) -> OffsetToCommit:
+def _offset(version: int, topic: TopicImage, row: Any) -> OffsetToCommit:
     return OffsetToCommit(
-        topic,
+        topic.name,
         row.partition_index,
         row.committed_offset,
         row.committed_leader_epoch if version >= FIRST_WITH_LEADER_EPOCH else -1,
         row.committed_metadata or "",
+        topic.topic_id,
     )
 
 
@@ -117,7 +119,7 @@ async def _commit(
     if replica is None or not replica.core.is_leader:
         return ErrorCode.NOT_COORDINATOR
     refused = await admit_offsets(
-        services,
+        services.transaction_driver.coordinators,
         replica,
         transactional_id=request.transactional_id,
         producer_id=request.producer_id,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.api.context import RequestContext, refusal_fields
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest
 from kvorum.metadata.rpc.calls import UNREGISTER_BROKER
-from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import Rejected
 from kvorum.wire.versions import Api
 
 API = Api(
@@ -28,6 +28,4 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         UnregisterBrokerRequest(broker_id=request.broker_id),
         needs=AclOperation.ALTER,
     )
-    if isinstance(reply, Rejected):
-        return {"error_code": reply.code, "error_message": reply.message}
-    return {"error_code": ErrorCode.NONE, "error_message": None}
+    return refusal_fields(reply if isinstance(reply, Rejected) else None)

@@ -3,7 +3,7 @@
 The leader of each partition checks the epochs, appends the marker, and waits until all in-sync
 replicas have it. In v2 (Kafka 4.2), TransactionVersion says if the marker's epoch is above that of
 the records (KIP-890); then a repeated marker cannot end the next transaction. Errors per partition:
-see broker/transactions/marking.
+see kvorum/broker/transactions/marking.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.transactions.core.model import TopicPartition
 from kvorum.broker.transactions.markers import WRITE_TXN_MARKERS
-from kvorum.broker.transactions.marking import Marker, write_markers
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.metadata.access.model import AclOperation, ResourceType
+from kvorum.broker.transactions.marking import TransactionMarker
+from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 
 API = WRITE_TXN_MARKERS
@@ -30,7 +30,7 @@ FIRST_TRANSACTION_VERSION = 2
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     knows_version = context.api_version >= FIRST_TRANSACTION_VERSION
     markers = [
-        Marker(
+        TransactionMarker(
             asked.producer_id,
             asked.producer_epoch,
             asked.coordinator_epoch,
@@ -51,7 +51,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     if context.allows_on_cluster(AclOperation.CLUSTER_ACTION) or context.allows_on_cluster(
         AclOperation.ALTER
     ):
-        results = await write_markers(context.services, markers)
+        results = await context.services.transaction_driver.marker_writer.write(markers)
     else:
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         results = [dict.fromkeys(marker.partitions, refused) for marker in markers]

@@ -17,7 +17,7 @@ PartT = TypeVar("PartT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """All configs that `broker/` reads. Times in ms, sizes in bytes."""
+    """All configs that `kvorum/broker/` reads. Times in ms, sizes in bytes."""
 
     # Replication.
     replica_lag_time_max_ms: int = 30_000
@@ -41,7 +41,7 @@ class BrokerConfig:
     # for this long must assume that it is fenced.
     broker_session_timeout_ms: int = 2_000
 
-    # SASL. The mechanisms of a listener may have properties of their own: see launch.listeners.
+    # SASL. The mechanisms of a listener may have properties of their own: see launch's listeners.
     # (Kafka enables GSSAPI, which Kvorum does not have.)
     sasl_enabled_mechanisms: str = ""
     sasl_server_max_receive_size: int = 524_288
@@ -50,7 +50,7 @@ class BrokerConfig:
     # "": delegation tokens are off. The controllers have the other properties of tokens.
     delegation_token_secret_key: str = field(default="", repr=False)
 
-    # OAUTHBEARER, for listeners that have no properties of their own: see launch.oauthbearer.
+    # OAUTHBEARER, for listeners that have no properties of their own: see launch's oauthbearer.
     sasl_oauthbearer_clock_skew_seconds: int = 30
     sasl_oauthbearer_expected_audience: str = ""
     sasl_oauthbearer_expected_issuer: str = ""
@@ -61,7 +61,7 @@ class BrokerConfig:
     sasl_oauthbearer_scope_claim_name: str = "scope"
     sasl_oauthbearer_sub_claim_name: str = "sub"
 
-    # TLS, for listeners that have no properties of their own: see launch.listeners.
+    # TLS, for listeners that have no properties of their own: see launch's listeners.
     ssl_keystore_type: str = "JKS"
     ssl_keystore_location: str = ""
     ssl_keystore_certificate_chain: str = field(default="", repr=False)
@@ -125,6 +125,13 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_min_isr: int = 2
     transaction_state_log_segment_bytes: int = 104_857_600
+    share_coordinator_state_topic_num_partitions: int = 50
+    share_coordinator_state_topic_replication_factor: int = 3
+    share_coordinator_state_topic_min_isr: int = 2
+    share_coordinator_state_topic_segment_bytes: int = 104_857_600
+    share_coordinator_state_topic_prune_interval_ms: int = 300_000
+    share_coordinator_snapshot_update_records_per_snapshot: int = 500
+    share_coordinator_cold_partition_snapshot_interval_ms: int = 300_000
     # Kvorum's own: changes of the metadata as a topic.
     metadata_events_topic_enable: bool = False
     metadata_events_topic_replication_factor: int = 3
@@ -145,6 +152,15 @@ class BrokerConfig:
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: str = "uniform,range"
     group_consumer_migration_policy: str = "bidirectional"
+    group_share_session_timeout_ms: int = 45_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_max_size: int = 200
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_delivery_count_limit: int = 5
+    group_share_partition_max_record_locks: int = 2_000
+    group_share_max_share_sessions: int = 2_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000

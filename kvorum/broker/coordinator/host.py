@@ -19,9 +19,9 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.coordinator.shard_context import Respond, ShardContext, State
+from kvorum.broker.coordinator.shard_context import Respond, ShardContext, ShardState
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.replica import Replica, ReplicaObserver
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
@@ -44,7 +44,8 @@ class CoordinatorHost:
         ask: Callable[[ShardContext, Any], None] | None = None,
     ) -> None:
         """make_shard: None if this cluster has no such coordinators: `is_served` is then False.
-        ask: carries out the effect `Ask`, which only some kinds of coordinators use."""
+        ask: carries out the effect `Ask`, which only some kinds of coordinators use.
+        """
         self.topic = topic
         self._replicas = replicas
         self._make_shard = make_shard
@@ -53,7 +54,8 @@ class CoordinatorHost:
         self._registry = replicas.registry
         self._image = self._registry.image
         self._tasks = TaskGroup(report_failure)
-        self._registry.observe(topic, self)
+        self._observer = ReplicaObserver(self.on_replica, self._on_high_watermark)
+        self._registry.observe(topic, self._observer)
         replicas.image_listeners.append(self.on_image)
 
     @property
@@ -99,12 +101,12 @@ class CoordinatorHost:
         return [
             await context.request(body, NOBODY)
             for _, context in sorted(self._contexts.items())
-            if context.state is not State.ENDED
+            if context.state is not ShardState.ENDED
         ]
 
     def active_shards(self) -> list[Shard]:
         """The shards that serve requests now."""
-        return [c.shard for c in self._contexts.values() if c.state is State.ACTIVE]
+        return [c.shard for c in self._contexts.values() if c.state is ShardState.ACTIVE]
 
     def transaction_ended(self, partition_id: int, end: TransactionEnd) -> None:
         """Give the shard a marker that was appended to its partition."""
@@ -161,7 +163,7 @@ class CoordinatorHost:
                 is_first = context.first_image_end == image.end_offset
                 context.give(at_first if is_first else event)
 
-    def on_high_watermark(self, replica: Replica) -> None:
+    def _on_high_watermark(self, replica: Replica) -> None:
         context = self._contexts.get(replica.core.partition_id)
         if context is not None and context.replica is replica:
             context.on_high_watermark()
@@ -182,7 +184,7 @@ class CoordinatorHost:
             ask=self._ask,
             on_broken=self._on_broken,
         )
-        replica.observer = self
+        replica.observer = self._observer
         self._tasks.spawn(self._load(context), f"load {context.name}")
 
     async def _load(self, context: ShardContext) -> None:

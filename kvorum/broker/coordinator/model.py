@@ -22,7 +22,11 @@ from kvorum.runtime.errors import ErrorCode
 
 
 class Instant(NamedTuple):
-    """The time by two clocks. monotonic_ms: for timers; wall_ms: for timestamps in records."""
+    """The time by two clocks.
+
+    monotonic_ms: for timers.
+    wall_ms: for timestamps in records.
+    """
 
     monotonic_ms: int
     wall_ms: int
@@ -80,12 +84,15 @@ NOBODY = Client()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A client's request. token: identifies the request in `Answer`; body: one of the shard's
-    request types.
+class ShardRequest:
+    """A client's request.
+
+    token: identifies the request in `ShardAnswer`.
+    body: one of the shard's request types.
 
     A type of body that never leads to an `Append` has `needs_replicas = False`. Others are refused
-    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync.
+    with COORDINATOR_NOT_AVAILABLE while too few replicas are in sync. Every timer that is due by
+    then has fired before the request.
     """
 
     token: int
@@ -116,7 +123,10 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsChanged:
-    """The metadata changed. image: the new cluster image; deleted: names of deleted topics.
+    """The metadata changed.
+
+    image: the new cluster image.
+    deleted: names of deleted topics.
 
     changed: names of topics that were created, grown or deleted; empty right after the load. An
     image may lag behind the log, so a topic counts as deleted only if `deleted` names it.
@@ -134,7 +144,17 @@ class FactLearned:
     fact: Any
 
 
-Event = Request | TimerFired | Durable | TransactionEnded | TopicsChanged | FactLearned
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The records of `Append(tag)` are in the leader's log, the first of them at `base_offset`."""
+
+    tag: Any
+    base_offset: int
+
+
+Event = (
+    ShardRequest | TimerFired | Durable | TransactionEnded | TopicsChanged | FactLearned | Appended
+)
 
 
 # --- effects -------------------------------------------------------------------------------------
@@ -145,16 +165,19 @@ class Append:
     """Write the records as one batch: a reader finds all of them or none.
 
     producer: (producer id, epoch) makes the batch part of that producer's transaction
-    (TxnOffsetCommit). timestamps_ms: of each record; None for the time of the append.
+        (TxnOffsetCommit).
+    timestamps_ms: of each record; None for the time of the append.
+    tag: asks for `Appended(tag)`; None asks for nothing.
     """
 
     records: tuple[CoordinatorRecord, ...]
     producer: tuple[int, int] | None = None
     timestamps_ms: tuple[int, ...] | None = None
+    tag: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ShardAnswer:
     """The answer to a request, or an ErrorCode from which the API file builds it.
 
     is_durable: the answer is sent once everything appended so far is replicated, so that a
@@ -196,7 +219,7 @@ class Ask:
     question: Any
 
 
-Effect = Append | Answer | Barrier | SetTimer | CancelTimer | Ask
+Effect = Append | ShardAnswer | Barrier | SetTimer | CancelTimer | Ask
 
 
 class Shard(Protocol):

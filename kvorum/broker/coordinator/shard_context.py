@@ -14,14 +14,14 @@ import asyncio
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from kvorum.broker.coordinator.loading import read_back
 from kvorum.broker.coordinator.model import (
-    Answer,
     Append,
+    Appended,
     Ask,
     Barrier,
     CancelTimer,
@@ -31,19 +31,21 @@ from kvorum.broker.coordinator.model import (
     Event,
     Instant,
     ReplayedRecord,
-    Request,
     SetTimer,
     Shard,
+    ShardAnswer,
+    ShardRequest,
     TimerFired,
     TopicsChanged,
     TransactionEnded,
 )
+from kvorum.broker.coordinator.shard_timers import ShardTimers
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
-from kvorum.broker.network.purgatory import Deadlines
-from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.batch_validation import ProduceTerms
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.runtime.clock import Clock
-from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.errors import CorruptData, ErrorCode, shortage_of
 from kvorum.storage.format.batch import BatchError, build_batch
 
 _log = logging.getLogger(__name__)
@@ -53,25 +55,11 @@ REPLICATION_TIMEOUT_MS = 5_000
 After it the client gets COORDINATOR_NOT_AVAILABLE and tries again; the records stay in the log."""
 
 
-class State(enum.Enum):
+class ShardState(enum.Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
     ENDED = "ended"
-
-
-class _Timer:
-    """A shard's timer in the form that `Deadlines` takes."""
-
-    __slots__ = ("_on_fired", "deadline_bucket", "name")
-
-    def __init__(self, name: Hashable, on_fired: Callable[[_Timer], None]) -> None:
-        self.name = name
-        self.deadline_bucket = -1
-        self._on_fired = on_fired
-
-    def expire(self) -> None:
-        self._on_fired(self)
 
 
 NO_TOKEN = 0
@@ -101,7 +89,7 @@ class _Parked(NamedTuple):
     """An effect that waits until the high watermark reaches required_offset."""
 
     required_offset: int
-    effect: Answer | Barrier
+    effect: ShardAnswer | Barrier
 
 
 class ShardContext:
@@ -118,21 +106,22 @@ class ShardContext:
         ask: Callable[[ShardContext, Any], None],
         on_broken: Callable[[ShardContext], None],
     ) -> None:
-        """first_image_end: end offset of the image that the context begins with. ask: carries out
-        `Ask` and answers by `give(FactLearned(...))`. on_broken: called when the context has ended
-        because it could not write."""
+        """first_image_end: end offset of the image that the context begins with.
+        ask: carries out `Ask` and answers by `give(FactLearned(...))`.
+        on_broken: called when the context has ended because it could not write.
+        """
         self.replica = replica
         self.leader_epoch = replica.core.leader_epoch
         self.shard = shard
         self.first_image_end = first_image_end
-        self.state = State.LOADING
+        self.state = ShardState.LOADING
         self._clock = clock
         self._deadlines = deadlines
         self._ask = ask
         self._on_broken = on_broken
         self._events: deque[Event] = deque()
         self._is_stepping = False
-        self._timers: dict[Hashable, _Timer] = {}
+        self._timers = ShardTimers(deadlines, lambda name: self.give(TimerFired(name=name)))
         self._waiters: dict[int, _Waiter] = {}
         self._parked: deque[_Parked] = deque()
         self._next_token = 0
@@ -157,17 +146,21 @@ class ShardContext:
                         shard.replay_end(item)
                 records += len(piece)
                 await asyncio.sleep(0)
-                if self.state is not State.LOADING:
+                if self.state is not ShardState.LOADING:
                     return
-            if self.state is not State.LOADING:
+            if self.state is not ShardState.LOADING:
                 return
             effects = shard.on_loaded(self._now())
         except (CorruptData, BatchError, OSError) as failure:
-            if self.state is not State.LOADING:
+            if self.state is not ShardState.LOADING:
                 return  # the log was truncated or closed meanwhile
             # A shard that was loaded in part answers no request.
-            self.state = State.FAILED
-            _log.error("cannot load the coordinator of %s: %s", self.name, failure)
+            self.state = ShardState.FAILED
+            limit = shortage_of(failure)
+            _log.error(
+                "cannot load the coordinator of %s: %s%s",
+                self.name, failure, limit and f"; {limit}",
+            )  # fmt: skip
             is_damage = isinstance(failure, CorruptData)
             if not isinstance(failure, BatchError) and (is_damage or is_disk_fault(failure)):
                 # The failed replica gives up its leadership; another replica's log may be
@@ -175,7 +168,7 @@ class ShardContext:
                 self.replica.fail(failure, "load of its coordinator")
             return
         self._end_offset = self.replica.log.end_offset
-        self.state = State.ACTIVE
+        self.state = ShardState.ACTIVE
         _log.info(
             "coordinator of %s loaded: %d records, leader epoch %d",
             self.name, records, self.leader_epoch,
@@ -185,9 +178,7 @@ class ShardContext:
 
     def end(self) -> None:
         """End the context: nothing more is appended, answered or timed for this shard."""
-        self.state = State.ENDED
-        for timer in self._timers.values():
-            self._deadlines.remove(timer)
+        self.state = ShardState.ENDED
         self._timers.clear()
         self._events.clear()
         self._parked.clear()
@@ -223,13 +214,13 @@ class ShardContext:
         self._next_token += 1
         token = self._next_token
         self._waiters[token] = _Waiter(token, respond, self._on_late)
-        self.give(Request(token=token, body=body, client=client))
+        self.give(ShardRequest(token=token, body=body, client=client))
         return token
 
     def _refusal(self, body: Any) -> ErrorCode | None:
-        if self.state is State.LOADING:
+        if self.state is ShardState.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self.state is not State.ACTIVE:
+        if self.state is not ShardState.ACTIVE:
             return ErrorCode.NOT_COORDINATOR
         if getattr(body, "needs_replicas", True):
             error = self.replica.core.check_produce(-1)
@@ -241,21 +232,23 @@ class ShardContext:
         """Give the shard an event; it is ignored if the context has ended or its load failed."""
         if isinstance(event, TransactionEnded):
             self._give_end(event)
-        elif self.state is State.ACTIVE:
+        elif self.state is ShardState.ACTIVE:
             self._events.append(event)
             self._run()
-        elif self.state is State.LOADING and isinstance(event, TopicsChanged) and event.deleted:
+        elif (
+            self.state is ShardState.LOADING and isinstance(event, TopicsChanged) and event.deleted
+        ):
             # The records being read belong to the deleted topics, not to new ones of the same
             # names.
             self._events.append(event)
 
     def _give_end(self, event: TransactionEnded) -> None:
         """Give the shard a marker, which its context did not append."""
-        if self.state is State.LOADING:
+        if self.state is ShardState.LOADING:
             # The marker may lie above the end up to which the log is read. A marker applied twice
             # changes nothing.
             self._events.append(event)
-        elif self.state is State.ACTIVE:
+        elif self.state is ShardState.ACTIVE:
             # From now on, durable answers wait for the marker's replication too.
             self._end_offset = self.replica.log.end_offset
             self._events.append(event)
@@ -272,20 +265,28 @@ class ShardContext:
             return
         self._is_stepping = True
         try:
-            while self.state is State.ACTIVE:
+            while self.state is ShardState.ACTIVE:
                 self._release()
                 if not self._events:
                     return
-                self._carry_out(self.shard.step(self._events.popleft(), self._now()))
+                event, now = self._events.popleft(), self._now()
+                if isinstance(event, ShardRequest):
+                    self._fire_due(now)
+                self._carry_out(self.shard.step(event, now))
         finally:
             self._is_stepping = False
+
+    def _fire_due(self, now: Instant) -> None:
+        """Fire the timers whose deadlines have come, so that a request sees what they end."""
+        for name in self._timers.take_due(now.monotonic_ms):
+            self._carry_out(self.shard.step(TimerFired(name=name), now))
 
     def _release(self) -> None:
         high_watermark = self.replica.core.high_watermark
         parked = self._parked
         while parked and parked[0].required_offset <= high_watermark:
             effect = parked.popleft().effect
-            if isinstance(effect, Answer):
+            if isinstance(effect, ShardAnswer):
                 self._answer(effect.token, effect.response)
             else:
                 self._events.append(Durable(tag=effect.tag))
@@ -294,21 +295,21 @@ class ShardContext:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if self.state is not State.ACTIVE:
+            if self.state is not ShardState.ACTIVE:
                 return
             match effect:
                 case Append():
                     self._append(effect)
-                case Answer() if effect.is_durable:
+                case ShardAnswer() if effect.is_durable:
                     self._park(effect)
-                case Answer():
+                case ShardAnswer():
                     self._answer(effect.token, effect.response)
                 case Barrier():
                     self._park(effect)
                 case SetTimer():
-                    self._set_timer(effect)
+                    self._timers.set(effect.name, effect.deadline_ms)
                 case CancelTimer():
-                    self._cancel_timer(effect.name)
+                    self._timers.cancel(effect.name)
                 case Ask():
                     self._ask(self, effect.question)
 
@@ -330,10 +331,13 @@ class ShardContext:
             self._on_broken(self)
             return
         self._end_offset = self.replica.log.end_offset
+        if effect.tag is not None:
+            base_offset = self._end_offset - len(effect.records)
+            self._events.append(Appended(tag=effect.tag, base_offset=base_offset))
 
-    def _park(self, effect: Answer | Barrier) -> None:
+    def _park(self, effect: ShardAnswer | Barrier) -> None:
         self._parked.append(_Parked(self._end_offset, effect))
-        if isinstance(effect, Answer) and self._end_offset > self.replica.core.high_watermark:
+        if isinstance(effect, ShardAnswer) and self._end_offset > self.replica.core.high_watermark:
             waiter = self._waiters.get(effect.token)
             if waiter is not None:
                 self._deadlines.add(waiter, self._clock.monotonic_ms() + REPLICATION_TIMEOUT_MS)
@@ -346,21 +350,6 @@ class ShardContext:
 
     def _on_late(self, waiter: _Waiter) -> None:
         self._answer(waiter.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _set_timer(self, effect: SetTimer) -> None:
-        self._cancel_timer(effect.name)
-        timer = self._timers[effect.name] = _Timer(effect.name, self._on_timer)
-        self._deadlines.add(timer, effect.deadline_ms)
-
-    def _cancel_timer(self, name: Hashable) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            self._deadlines.remove(timer)
-
-    def _on_timer(self, timer: _Timer) -> None:
-        if self._timers.get(timer.name) is timer:
-            del self._timers[timer.name]
-            self.give(TimerFired(name=timer.name))
 
     def _now(self) -> Instant:
         return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())

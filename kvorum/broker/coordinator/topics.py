@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
-from typing import Any, Protocol
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
 from kvorum.broker.metadata_answers.topic_names import (
     EVENTS_TOPIC,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
 )
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode, Rejected
-
-
-class TopicServices(Protocol):
-    """The parts of a broker that creating topics needs."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def controller(self) -> Controller: ...
-
-    def in_background(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
-
+from kvorum.runtime.tasks import TaskGroup
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +48,22 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
                 ("unclean.leader.election.enable", "false"),
             ),
         )
+    if name == SHARE_STATE_TOPIC:
+        return NewTopic(
+            name=name,
+            num_partitions=config.share_coordinator_state_topic_num_partitions,
+            replication_factor=config.share_coordinator_state_topic_replication_factor,
+            configs=(
+                # Records are needed until the log's start is moved over them.
+                ("cleanup.policy", "delete"),
+                ("compression.type", "producer"),
+                ("min.insync.replicas", str(config.share_coordinator_state_topic_min_isr)),
+                ("retention.bytes", "-1"),
+                ("retention.ms", "-1"),
+                ("segment.bytes", str(config.share_coordinator_state_topic_segment_bytes)),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )
     if name == EVENTS_TOPIC:
         return NewTopic(
             name=name,
@@ -82,22 +85,27 @@ def internal_topic(name: str, config: BrokerConfig) -> NewTopic | None:
 class InternalTopicMaker:
     """Creates internal topics in the background. Clients retry until the topic exists."""
 
-    def __init__(self, services: TopicServices) -> None:
-        self._services = services
+    def __init__(
+        self, config: BrokerConfig, controller: ControllerChannel, tasks: TaskGroup
+    ) -> None:
+        """tasks: of the creations; their owner stops them."""
+        self._config = config
+        self._controller = controller
+        self._tasks = tasks
         self._under_way: set[str] = set()
         self.refusals: dict[str, str] = {}
         """The reason why the latest attempt to create each topic failed, for the client."""
 
     def make(self, name: str) -> None:
         """Start to create the topic, unless a creation is under way."""
-        topic = internal_topic(name, self._services.config)
+        topic = internal_topic(name, self._config)
         if topic is not None and name not in self._under_way:
             self._under_way.add(name)
-            self._services.in_background(self._make(topic), f"make {name}")
+            self._tasks.spawn(self._make(topic), f"make {name}")
 
     async def _make(self, topic: NewTopic) -> None:
         try:
-            reply = await self._services.controller.request(
+            reply = await self._controller.request(
                 CREATE_TOPICS, CreateTopics(topics=(topic,)), CREATE_TIMEOUT_MS
             )
         finally:

@@ -7,12 +7,14 @@ Walk: the metadata publisher -> `ReplicaManager.publish` -> `_on_image` -> a wai
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
+from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.model import FactLearned
-from kvorum.broker.coordinator.shard_context import ShardContext, State
-from kvorum.broker.coordinator.topics import InternalTopicMaker, TopicServices
+from kvorum.broker.coordinator.shard_context import ShardContext, ShardState
+from kvorum.broker.coordinator.topics import InternalTopicMaker
 from kvorum.broker.events.reader import EventReader
 from kvorum.broker.events.shard import EventsShard, FindEvents
 from kvorum.broker.events.topic import TopicStep, topic_step
@@ -29,24 +31,22 @@ RETRY_S = 5.0
 then says in the log what is wrong."""
 
 
-class EventServices(TopicServices, Protocol):
-    """The parts of a broker that the events need."""
-
-    @property
-    def broker_id(self) -> int: ...
-
-    @property
-    def replicas(self) -> ReplicaManager: ...
-
-    @property
-    def internal_topics(self) -> InternalTopicMaker: ...
-
-
 class EventsDriver:
     """The events on one broker. host: runs the shard if this broker leads the topic's partition."""
 
-    def __init__(self, services: EventServices, source: MetadataSource) -> None:
-        self._services = services
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        controller: ControllerChannel,
+        internal_topics: InternalTopicMaker,
+        source: MetadataSource,
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._controller = controller
+        self._internal_topics = internal_topics
         self._source = source
         self._tasks = TaskGroup(report_failure)
         self._news = asyncio.Event()
@@ -54,11 +54,11 @@ class EventsDriver:
         self._reader: EventReader | None = None
         self.host = CoordinatorHost(
             topic=EVENTS_TOPIC,
-            replicas=services.replicas,
+            replicas=replicas,
             make_shard=_make_shard,
             ask=self._ask,
         )
-        services.replicas.image_listeners.append(self._on_image)
+        replicas.image_listeners.append(self._on_image)
 
     async def stop(self) -> None:
         await self.host.stop()
@@ -70,24 +70,23 @@ class EventsDriver:
         self._news.set()
         step = self._step(image)
         if step is TopicStep.MAKE:
-            self._services.internal_topics.make(EVENTS_TOPIC)
+            self._internal_topics.make(EVENTS_TOPIC)
         if step is not TopicStep.NONE and self._retry is None:
             self._retry = self._tasks.spawn(self._make_later(), "make-events-topic")
 
     async def _make_later(self) -> None:
         await asyncio.sleep(RETRY_S)
-        while self._step(self._services.replicas.registry.image) is not TopicStep.NONE:
-            self._services.internal_topics.make(EVENTS_TOPIC)
+        while self._step(self._replicas.registry.image) is not TopicStep.NONE:
+            self._internal_topics.make(EVENTS_TOPIC)
             await asyncio.sleep(RETRY_S)
         self._retry = None
 
     def _step(self, image: ClusterImage) -> TopicStep:
-        services = self._services
         return topic_step(
             image,
-            broker_id=services.broker_id,
-            broker_epoch=services.controller.broker_epoch,
-            replication_factor=services.config.metadata_events_topic_replication_factor,
+            broker_id=self._replicas.broker_id,
+            broker_epoch=self._controller.broker_epoch,
+            replication_factor=self._config.metadata_events_topic_replication_factor,
         )
 
     # --- the shard's questions ---------------------------------------------------------------
@@ -100,7 +99,7 @@ class EventsDriver:
 
     async def _find(self, context: ShardContext, reader: EventReader) -> None:
         """Answer the shard's question as soon as there are events that can be written."""
-        while context.state is State.ACTIVE:
+        while context.state is ShardState.ACTIVE:
             self._news.clear()
             if context.replica.core.check_produce(-1) == ErrorCode.NONE:
                 found = await reader.read()

@@ -38,7 +38,9 @@ class EventReader:
     def __init__(
         self, source: MetadataSource, position: Position | None, known: Iterable[str]
     ) -> None:
-        """position: of the last event written; known: the keys that the topic holds."""
+        """position: of the last event written.
+        known: the keys that the topic holds.
+        """
         self._source = source
         self._position = position
         self._known: Iterable[str] = known

@@ -6,57 +6,44 @@ Walk: `broker.api.fetch` -> `leader_fetch.start_fetch`, with these services -> t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
+from kvorum.broker.config.current_configs import CurrentConfigs
 from kvorum.broker.fetch.fetch_sessions import SessionCache, Watched
+from kvorum.broker.fetch.leader_throttle import LeaderThrottle
 from kvorum.broker.fetch.reread_verification import RereadVerification
-from kvorum.broker.manager.current_configs import CurrentConfigs
-from kvorum.broker.network.purgatory import Deadlines
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.quotas.leader_throttle import LeaderThrottle
+from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.runtime.errors import ErrorCode
-
-
-class IsrProposals(Protocol):
-    """The broker's AlterPartition requests, as a follower's fetch causes them."""
-
-    def propose_expand(self, replica: Replica) -> None: ...
-
-
-class WatchedReplicas(Protocol):
-    """The registry of replicas, as fetches use it."""
-
-    def watch(self, watched: Watched) -> Replica | None: ...
-
-    def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode: ...
 
 
 class FetchServices:
     """The services of one broker's fetches.
 
-    watch, missing_error: those of the registry, bound here because each partition of each fetch may
-    need them.
+    watch: connects a watched partition to its replica, if this broker has it.
+    missing_error: for a partition that this broker has no replica of.
+    propose_expand: asks the controller for a follower that has caught up to join the ISR.
     """
 
     def __init__(
         self,
         *,
-        registry: WatchedReplicas,
+        watch: Callable[[Watched], Replica | None],
+        missing_error: Callable[[str | None, bytes, int], ErrorCode],
         configs: CurrentConfigs,
         peer_brokers: PeerBrokers,
         deadlines: Deadlines,
-        isr: IsrProposals,
+        propose_expand: Callable[[Replica], None],
         sessions: SessionCache,
         throttle: LeaderThrottle,
         now_ms: Callable[[], int],
     ) -> None:
-        self.watch = registry.watch
-        self.missing_error = registry.missing_error
+        self.watch = watch
+        self.missing_error = missing_error
         self.configs = configs
         self.peer_brokers = peer_brokers
         self.deadlines = deadlines
-        self.isr = isr
+        self.propose_expand = propose_expand
         self.sessions = sessions
         self.throttle = throttle
         self.now_ms = now_ms

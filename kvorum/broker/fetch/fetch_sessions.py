@@ -17,8 +17,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from kvorum.broker.network.purgatory import Wakeable
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.partition.watchers import Watcher, WatchingFetch
+from kvorum.broker.purgatory.loop_turn import Wakeable
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.fetch_codec import FetchPartition, FetchRequest
 
@@ -34,34 +35,34 @@ PartitionKey = tuple[str | bytes, int]
 
 
 class Parked(Wakeable, Protocol):
-    """A fetch that waits (`broker.fetch.leader_fetch.ParkedFetch`)."""
+    """A fetch that waits (`broker.fetch.leader_fetch.PendingFetch`)."""
 
     def cancel(self) -> None: ...
 
 
-class Watched:
+class Watched(Watcher):
     """One partition of one session (or sessionless fetch): what the client asks, and what was last
     sent to it."""
+
+    state: FetchState
+    replica: Replica | None
 
     __slots__ = (
         "asked",
         "name",
-        "replica",
         "sent_high_watermark",
         "sent_last_stable_offset",
         "sent_log_start_offset",
-        "state",
         "topic_id",
     )
 
     def __init__(
         self, state: FetchState, name: str, topic_id: bytes, asked: FetchPartition
     ) -> None:
-        self.state = state
+        super().__init__(state)
         self.name = name
         self.topic_id = topic_id
         self.asked = asked
-        self.replica: Replica | None = None
         self.sent_high_watermark = -1
         self.sent_last_stable_offset = -1
         self.sent_log_start_offset = -1
@@ -81,51 +82,48 @@ class Watched:
 MayRead = Callable[[Watched], bool]
 
 
-class FetchState:
+class FetchState(WatchingFetch):
     """The partitions that one client watches.
 
-    session_id: SESSIONLESS for a single request. epoch: the one expected in the next request.
-    replica_id, replica_epoch: the follower's broker and its broker epoch, -1 for a consumer.
-    rack_id: as in the last request. may_read: the rights of the client that sent the last request;
-        None if every client may read everything. owner: the user who opened the session.
+    session_id: SESSIONLESS for a single request.
+    epoch: the one expected in the next request.
+    replica_epoch: the follower's broker epoch, -1 for a consumer.
+    rack_id: as in the last request.
+    may_read: the rights of the client that sent the last request; None if every client may read
+        everything.
+    owner: the user who opened the session.
     """
 
+    dirty: dict[Watched, None]
+    parked: Parked | None
+
     __slots__ = (
-        "dirty",
         "epoch",
         "is_by_id",
         "is_read_committed",
         "last_used_ms",
         "may_read",
         "owner",
-        "parked",
         "partitions",
         "rack_id",
         "replica_epoch",
-        "replica_id",
         "session_id",
     )
 
     def __init__(
         self, request: FetchRequest, *, is_by_id: bool, now_ms: int, owner: str = ""
     ) -> None:
+        super().__init__(request.replica_id)
         self.owner = owner
         self.session_id = SESSIONLESS
         self.epoch = 1
-        self.replica_id = request.replica_id
         self.replica_epoch = request.replica_epoch
         self.is_by_id = is_by_id
         self.is_read_committed = request.is_read_committed
         self.rack_id = request.rack_id
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, Watched] = {}
-        self.dirty: dict[Watched, None] = {}
-        self.parked: Parked | None = None
         self.may_read: MayRead | None = None
-
-    @property
-    def is_replica(self) -> bool:
-        return self.replica_id >= 0
 
     def update(self, request: FetchRequest) -> Iterator[Watched]:
         """Apply the partitions that a request lists; yields each of them, now dirty."""

@@ -8,7 +8,7 @@ log's; it must drop them.
 from __future__ import annotations
 
 from kvorum.broker.fetch.fetch_sessions import FetchState, Watched
-from kvorum.broker.partition.partition import Partition
+from kvorum.broker.partition.core.partition import Partition
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData, ErrorCode
 from kvorum.wire.fetch_codec import FetchedPartition

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
 from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.log_start_ack import LogStartAcks, OnError
 from kvorum.broker.metadata_answers.suspects import Suspects
 from kvorum.broker.network.frame_buffer import FrameBuffer
-from kvorum.broker.network.peer_connection import PeerSocket
+from kvorum.broker.network.peer_connection import Connect, PeerAddress, PeerLink, PeerSocket
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.quotas.replication_quota import ReplicationQuota
 from kvorum.metadata.image.image import TopicIdPartition
+from kvorum.runtime import peer_failures
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.tasks import TaskGroup, report_failure
@@ -50,11 +50,6 @@ ANSWER_BYTES_MAX = (1 << 31) - 1
 """As in Kafka. A partition's first batch is sent whole whatever the request's limit, and may be as
 large as max.message.bytes. Memory is allocated as the bytes arrive."""
 
-PeerAddress = Callable[[int], tuple[str, int] | None]
-PeerLink = socket.socket | PeerSocket
-Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[PeerLink]]
-"""Returns a non-blocking socket connected to an address. Raises OSError, TimeoutError."""
-
 
 class ReplicaFetcherManager:
     """The fetchers of this broker, by leader broker."""
@@ -64,7 +59,7 @@ class ReplicaFetcherManager:
         *,
         broker_id: int,
         config: BrokerConfig,
-        controller: Controller,
+        controller: ControllerChannel,
         peer_address: PeerAddress,
         clock: Clock,
         connect: Connect,
@@ -168,7 +163,7 @@ class ReplicaFetcher:
         leader: int,
         broker_id: int,
         config: BrokerConfig,
-        controller: Controller,
+        controller: ControllerChannel,
         peer_address: PeerAddress,
         quota: ReplicationQuota,
         clock: Clock,
@@ -347,6 +342,10 @@ class ReplicaFetcher:
             _log.warning("%s refuses the login: %r", self._name(), failure)
             self._lose(repr(failure))
             return
+        except Exception as error:  # noqa: BLE001 - reported
+            self._lose(repr(error))
+            peer_failures.report(error, f"broker {self._leader}", "a login")
+            return
         self._is_held = self._is_paused
         self._login = None
         self._read_from(sock)
@@ -399,6 +398,9 @@ class ReplicaFetcher:
         except WireError as failure:
             _log.warning("%s: %s; connecting again", self._name(), failure)
             self._lose(repr(failure))
+        except Exception as error:  # noqa: BLE001 - reported
+            self._lose(repr(error))
+            peer_failures.report(error, f"broker {self._leader}", "an answer to a fetch")
 
     # --- fetch -------------------------------------------------------------------------------
 

@@ -44,9 +44,10 @@ Listed = list[tuple[bytes, list[FetchPartition]]]
 class Followed:
     """A partition that follows the leader.
 
-    asked_epoch: leader epoch in the request that last listed it. asked_in: number of the first
-    request that listed it in this epoch. refused: what is wrong with the records that the leader
-    sent last; "" once records could be appended.
+    asked_epoch: leader epoch in the request that last listed it.
+    asked_in: number of the first request that listed it in this epoch.
+    refused: what is wrong with the records that the leader sent last; "" once records could be
+        appended.
     """
 
     __slots__ = (

@@ -37,7 +37,7 @@ Objections = dict[Watched, FetchedPartition | None]
 disk."""
 
 
-class ParkedFetch:
+class PendingFetch:
     """A fetch that waits for data until its deadline."""
 
     __slots__ = (
@@ -110,7 +110,7 @@ def start_fetch(
     respond: Respond,
     may_read: MayRead | None = None,
     owner: str = "",
-) -> ParkedFetch | None:
+) -> PendingFetch | None:
     """Apply a fetch; answer it now, or park it and return it. may_read, owner: see FetchState."""
     now_ms = services.now_ms()
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -147,7 +147,7 @@ def start_fetch(
     # partitions again at every append.
     opens_session = is_full and state.session_id != 0
     waits = request.max_wait_ms > 0 and not (opens_session and state.is_replica)
-    parked = ParkedFetch(
+    parked = PendingFetch(
         services,
         state,
         respond,
@@ -171,7 +171,7 @@ def start_fetch(
 
 
 def collect(
-    services: FetchServices, parked: ParkedFetch, objections: Objections | None = None
+    services: FetchServices, parked: PendingFetch, objections: Objections | None = None
 ) -> tuple[Answers, int, bool]:
     """(answers, bytes of records in them, True if they must be sent whatever their size)."""
     state = parked.state
@@ -211,7 +211,7 @@ def collect(
     return answers, size, is_urgent
 
 
-def _is_all(parked: ParkedFetch, answers: Answers) -> bool:
+def _is_all(parked: PendingFetch, answers: Answers) -> bool:
     """True if waiting would not make these answers larger, as Kafka counts. The bytes available in
     a partition count up to the partition's limit, even if the last batch does not fit whole; bytes
     that end a closed segment are sent at once. Otherwise a client whose min_bytes is as large as a
@@ -295,7 +295,7 @@ def _take_in(
     if replica.pending_deletions:
         replica.on_low_watermark()
     if state.replica_id not in core.isr_state.maximal:
-        services.isr.propose_expand(replica)
+        services.propose_expand(replica)
 
 
 def _room(services: FetchServices, watched: Watched) -> int:
@@ -317,7 +317,8 @@ def _answer(
     """The answer for this partition; None if it has nothing new."""
     replica = watched.replica or services.watch(watched)
     if replica is None:
-        error = services.missing_error(watched.name, watched.topic_id, watched.asked.partition_id)
+        name = None if watched.state.is_by_id else watched.name
+        error = services.missing_error(name, watched.topic_id, watched.asked.partition_id)
         return FetchedPartition(watched.asked.partition_id, error.value)
     # An earlier partition of this answer may have met a failed disk, and then all replicas in its
     # directory are offline: the earlier result for this partition does not hold.

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kvorum.broker.config.current_configs import CurrentConfigs
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
-from kvorum.broker.manager.current_configs import CurrentConfigs
-from kvorum.broker.partition.follower_state import FollowerState
+from kvorum.broker.partition.core.follower_state import FollowerState
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvorum.broker.groups.classic.group import ClassicGroup
-from kvorum.broker.groups.classic.states import GroupState
-from kvorum.broker.groups.config import STRING_BYTES_MAX, GroupConfig
-from kvorum.broker.groups.records import NO_TIMESTAMP, OffsetValue
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.classic.states import ClassicGroupState
+from kvorum.broker.groups.steps.config import STRING_BYTES_MAX, GroupConfig
+from kvorum.broker.groups.steps.records import NO_TIMESTAMP, OffsetValue
+from kvorum.broker.groups.steps.requests import (
     NO_MEMBER,
     NO_RETENTION_TIME,
     CommitOffsets,
@@ -35,7 +35,7 @@ def commit_refusal(
             return ErrorCode.ILLEGAL_GENERATION
     elif not is_transactional and not group.is_empty:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not is_transactional and group.state == GroupState.COMPLETING_REBALANCE:
+    if not is_transactional and group.state == ClassicGroupState.COMPLETING_REBALANCE:
         # The member knows this generation from its JoinGroup answer and has no assignment yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from kvorum.broker.groups.classic.group import TYPE_NAME, ClassicGroup
-from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.consumer import describing as consumer_describing
 from kvorum.broker.groups.consumer.group import ConsumerGroup
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.steps.requests import (
     GroupDescription,
     GroupListing,
     ListGroups,
@@ -19,7 +20,7 @@ from kvorum.broker.groups.requests import (
 def describe(group: ClassicGroup) -> GroupDescription:
     """The group for DescribeGroups. Metadata and protocol are filled in in state Stable only, since
     no protocol is chosen during a rebalance."""
-    is_stable = group.state == GroupState.STABLE
+    is_stable = group.state == ClassicGroupState.STABLE
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -41,14 +42,16 @@ def describe(group: ClassicGroup) -> GroupDescription:
 
 
 def listings(
-    groups: Iterable[ClassicGroup | ConsumerGroup], request: ListGroups
+    groups: Iterable[ClassicGroup | ConsumerGroup],
+    others: Iterable[GroupListing],
+    request: ListGroups,
 ) -> tuple[GroupListing, ...]:
-    """One row for each group that passes the filters."""
-    states = {state.lower() for state in request.states}
+    """One row for each group that passes the filters. others: rows of other types of groups."""
+    states = {state.strip().lower() for state in request.states}
     types = {name.lower() for name in request.types}
     return tuple(
         row
-        for row in map(_listing, groups)
+        for row in chain(map(_listing, groups), others)
         if (not states or row.state.lower() in states)
         and (not types or row.group_type.lower() in types)
     )

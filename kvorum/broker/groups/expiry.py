@@ -12,10 +12,10 @@ An offset with an expiry of its own (OffsetCommit v2-4) expires at that time, in
 from __future__ import annotations
 
 from kvorum.broker.groups.classic.group import ClassicGroup
-from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.offsets import OffsetBook, PartitionKey
-from kvorum.broker.groups.records import NO_TIMESTAMP, OffsetValue
+from kvorum.broker.groups.steps.records import NO_TIMESTAMP, OffsetValue
 
 
 def expired_offsets(
@@ -42,7 +42,7 @@ def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
     if group.protocol_type is None or group.is_empty:
         return True
     is_known = group.is_consumer_group and group.subscribed_topics is not None
-    return is_known and group.state == GroupState.STABLE
+    return is_known and group.state == ClassicGroupState.STABLE
 
 
 def _is_over(

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from kvorum.broker.coordinator.model import CoordinatorRecord, ReplayedRecord, TransactionEnd
 from kvorum.broker.groups.committing import offset_errors, offset_value
-from kvorum.broker.groups.config import PRODUCERS_MAX
 from kvorum.broker.groups.offsets import EMPTY_BOOK, OffsetBook, PartitionKey
-from kvorum.broker.groups.records import OffsetKey, decode_offset, encode_offset, offset_key
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.steps.config import PRODUCERS_MAX
+from kvorum.broker.groups.steps.records import OffsetKey, decode_offset, encode_offset, offset_key
+from kvorum.broker.groups.steps.requests import (
     NO_RETENTION_TIME,
     CommitOffsets,
     CommitTransactionOffsets,
@@ -24,7 +24,7 @@ from kvorum.broker.groups.requests import (
     OffsetsFetched,
     TopicPartitions,
 )
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kvorum.broker.groups.records import OffsetValue
+from kvorum.broker.groups.steps.records import OffsetValue
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""
@@ -24,7 +24,9 @@ class Stored(NamedTuple):
 
 
 class OffsetBook:
-    """committed: by topic and partition. pending: by producer id, then (topic, partition)."""
+    """committed: by topic and partition.
+    pending: by producer id, then (topic, partition).
+    """
 
     __slots__ = ("committed", "pending")
 

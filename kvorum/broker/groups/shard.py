@@ -1,6 +1,6 @@
 """The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
 
-  Request -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
+  ShardRequest -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
           -> records, answers, timers
 
 An answer that a fail-over could undo waits until its records are replicated: an assignment, a
@@ -20,6 +20,7 @@ from random import Random
 from typing import assert_never
 
 from kvorum.broker.coordinator.model import (
+    Appended,
     CoordinatorRecord,
     Durable,
     Effect,
@@ -27,27 +28,31 @@ from kvorum.broker.coordinator.model import (
     FactLearned,
     Instant,
     ReplayedRecord,
-    Request,
+    ShardRequest,
     TimerFired,
     TopicsChanged,
     TransactionEnd,
     TransactionEnded,
 )
+from kvorum.broker.groups import share_coordinator
 from kvorum.broker.groups.classic import joining, membership, rebalance, syncing
 from kvorum.broker.groups.classic.group import ClassicGroup
-from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.committing import commit_refusal
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer import committing as consumer_committing
 from kvorum.broker.groups.consumer import records as consumer_records
-from kvorum.broker.groups.consumer.coordinator import ConsumerGroups, Groups
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
+from kvorum.broker.groups.consumer_coordinator import ConsumerGroups, Groups
 from kvorum.broker.groups.describing import describe, listings
 from kvorum.broker.groups.expiry import expired_offsets
-from kvorum.broker.groups.migration.coordinator import MixedGroups
+from kvorum.broker.groups.migration_coordinator import MixedGroups
 from kvorum.broker.groups.offset_store import OffsetStore
-from kvorum.broker.groups.records import (
+from kvorum.broker.groups.share import records as share_records
+from kvorum.broker.groups.share.requests import StatesAnswered
+from kvorum.broker.groups.share_coordinator import ShareGroups
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.records import (
     GroupKey,
     OffsetKey,
     UnknownKey,
@@ -55,7 +60,7 @@ from kvorum.broker.groups.records import (
     decode_key,
     group_key,
 )
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.steps.requests import (
     CommitOffsets,
     CommitTransactionOffsets,
     DeletedTopicOffsets,
@@ -63,7 +68,7 @@ from kvorum.broker.groups.requests import (
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
-    Heartbeat,
+    GroupHeartbeat,
     Joined,
     JoinGroup,
     LeaveGroup,
@@ -74,8 +79,8 @@ from kvorum.broker.groups.requests import (
     Synced,
     SyncGroup,
 )
-from kvorum.broker.groups.step_effects import StepEffects
-from kvorum.broker.groups.timers import (
+from kvorum.broker.groups.steps.step_effects import StepEffects
+from kvorum.broker.groups.steps.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
@@ -84,15 +89,20 @@ from kvorum.broker.groups.timers import (
     JoinTimer,
     PendingMemberTimer,
     SessionTimer,
+    ShareSessionTimer,
     SyncTimer,
 )
-from kvorum.runtime.errors import ErrorCode, InvariantViolated
+from kvorum.runtime.errors import ErrorCode, InvariantViolated, Rejected
 
 
 class GroupShard:
-    """groups: by id. consumer: the rules of groups of the consumer protocol. mixed: the rules of
-    classic members in such groups. offsets: of all groups. unknown_records: number of records
-    skipped while loading, by record type."""
+    """groups: by id.
+    consumer: the rules of groups of the consumer protocol.
+    mixed: the rules of classic members in such groups.
+    share: the share groups, which are not in `groups`.
+    offsets: of all groups.
+    unknown_records: number of records skipped while loading, by record type.
+    """
 
     def __init__(self, config: GroupConfig, rng: Random) -> None:
         """rng: source of member ids."""
@@ -100,6 +110,7 @@ class GroupShard:
         self.groups: Groups = {}
         self.consumer = ConsumerGroups(self.groups, config)
         self.mixed = MixedGroups(self.consumer, config)
+        self.share = ShareGroups(self.groups)
         self.offsets = OffsetStore()
         self.unknown_records: dict[int, int] = {}
         self._rng = rng
@@ -117,6 +128,8 @@ class GroupShard:
                 self._replay_group(key.group_id, record.value)
             case UnknownKey() if (found := consumer_records.decode_key(record.key)) is not None:
                 self.consumer.replay(found, record.value)
+            case UnknownKey() if (shared := share_records.decode_key(record.key)) is not None:
+                self.share.replay(shared, record.value)
             case UnknownKey():
                 # A type of group that this version does not know. Its records stay in the log for a
                 # version that does.
@@ -146,6 +159,7 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 membership.on_loaded(group, step)
         self.consumer.on_loaded(step)
+        self.share.on_loaded(step)
         self._set_expiry_timer(step)
         return step.effects
 
@@ -154,7 +168,7 @@ class GroupShard:
     def step(self, event: Event, now: Instant) -> list[Effect]:
         step = StepEffects(self.config, self._rng, now, self.consumer.group_configs)
         match event:
-            case Request():
+            case ShardRequest():
                 self._on_request(event, step)
             case TimerFired():
                 self._on_timer(event, step)
@@ -162,20 +176,29 @@ class GroupShard:
                 self.offsets.end_transaction(event.end)
             case TopicsChanged():
                 self.consumer.on_topics(event)
+                self.share.on_topics(event, step)
                 for group_id, keys in list(self.offsets.of_topics(event.deleted)):
                     self.offsets.delete(group_id, keys, step)
-            case Durable() | FactLearned():
+            case FactLearned(fact=StatesAnswered() as fact):
+                self.share.on_answered(fact, step)
+            case Durable() | FactLearned() | Appended():
                 raise InvariantViolated(f"a group's shard asked for no {event!r}")
             case _:
                 assert_never(event)
         return step.effects
 
-    def _on_request(self, event: Request, step: StepEffects) -> None:
+    def _on_request(self, event: ShardRequest, step: StepEffects) -> None:
         body = event.body
+        if isinstance(body, share_coordinator.REQUESTS):
+            self.share.on_request(event, step)
+            return
+        if getattr(body, "group_id", None) in self.share.groups:
+            self._on_request_of_share_group(event, step)
+            return
         match body:
             case CommitOffsets():
                 self._commit(event, body, step)
-            case Heartbeat():
+            case GroupHeartbeat():
                 self._heartbeat(event, body, step)
             case JoinGroup():
                 self._join(event, body, step)
@@ -198,15 +221,44 @@ class GroupShard:
                 found = ErrorCode.GROUP_ID_NOT_FOUND if group is None else describe(group)
                 step.answer_durably(event.token, found)
             case ListGroups():
-                step.answer_durably(event.token, listings(self.groups.values(), body))
+                rows = listings(self.groups.values(), self.share.listings(), body)
+                step.answer_durably(event.token, rows)
             case DeleteGroup():
                 self._delete_group(event, body, step)
             case _:
                 raise InvariantViolated(f"a group's shard was asked {body!r}")
 
+    def _on_request_of_share_group(self, event: ShardRequest, step: StepEffects) -> None:
+        """Handle a request of another type of group that names a share group, as Kafka does."""
+        body = event.body
+        not_found = ErrorCode.GROUP_ID_NOT_FOUND
+        match body:
+            case DeleteGroup():
+                self.share.delete(event, body, step)
+            case JoinGroup():
+                error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                step.answer(event.token, Joined(error=error, member_id=body.member_id))
+            case SyncGroup():
+                step.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            case GroupHeartbeat():
+                step.answer(event.token, ErrorCode.UNKNOWN_MEMBER_ID)
+            case LeaveGroup():
+                rows = tuple(
+                    LeftMember(m.member_id, m.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                    for m in body.members
+                )
+                step.answer(event.token, Left(members=rows))
+            case ConsumerHeartbeat() | DescribeConsumerGroup():
+                text = f"Group {body.group_id} is not a consumer group."
+                step.answer_durably(event.token, Rejected(not_found, text))
+            case FetchOffsets():
+                self._fetch(event, body, step)
+            case _:
+                step.answer(event.token, not_found)
+
     # --- membership --------------------------------------------------------------------------
 
-    def _join(self, event: Request, body: JoinGroup, step: StepEffects) -> None:
+    def _join(self, event: ShardRequest, body: JoinGroup, step: StepEffects) -> None:
         error = joining.refusal_of(body, event.client.id, step)
         group = self.groups.get(body.group_id)
         emptied = None
@@ -241,7 +293,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _sync(self, event: Request, body: SyncGroup, step: StepEffects) -> None:
+    def _sync(self, event: ShardRequest, body: SyncGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
             step.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -250,7 +302,7 @@ class GroupShard:
         else:
             syncing.sync(group, event, step)
 
-    def _heartbeat(self, event: Request, body: Heartbeat, step: StepEffects) -> None:
+    def _heartbeat(self, event: ShardRequest, body: GroupHeartbeat, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
@@ -259,7 +311,7 @@ class GroupShard:
             error = membership.heartbeat(group, body, step)
         step.answer(event.token, error)
 
-    def _leave(self, event: Request, body: LeaveGroup, step: StepEffects) -> None:
+    def _leave(self, event: ShardRequest, body: LeaveGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if isinstance(group, ConsumerGroup):
             self.mixed.leave(group, event, body, step)
@@ -275,7 +327,7 @@ class GroupShard:
 
     # --- offsets -----------------------------------------------------------------------------
 
-    def _commit(self, event: Request, body: CommitOffsets, step: StepEffects) -> None:
+    def _commit(self, event: ShardRequest, body: CommitOffsets, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
             if body.generation_id >= 0:
@@ -295,7 +347,7 @@ class GroupShard:
         step.answer_durably(event.token, self.offsets.commit(body, step))
 
     def _commit_in_transaction(
-        self, event: Request, body: CommitTransactionOffsets, step: StepEffects
+        self, event: ShardRequest, body: CommitTransactionOffsets, step: StepEffects
     ) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
@@ -311,7 +363,7 @@ class GroupShard:
             return
         step.answer_durably(event.token, self.offsets.commit_in_transaction(body, step))
 
-    def _fetch(self, event: Request, body: FetchOffsets, step: StepEffects) -> None:
+    def _fetch(self, event: ShardRequest, body: FetchOffsets, step: StepEffects) -> None:
         group = self.consumer.find(body.group_id)
         error = ErrorCode.NONE
         if group is not None:
@@ -325,7 +377,7 @@ class GroupShard:
         group = self.groups[group_id] = ClassicGroup(group_id, step.now.wall_ms)
         return group
 
-    def _delete_offsets(self, event: Request, body: DeleteOffsets, step: StepEffects) -> None:
+    def _delete_offsets(self, event: ShardRequest, body: DeleteOffsets, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
             step.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -347,7 +399,7 @@ class GroupShard:
 
     # --- the end of groups -------------------------------------------------------------------
 
-    def _delete_group(self, event: Request, body: DeleteGroup, step: StepEffects) -> None:
+    def _delete_group(self, event: ShardRequest, body: DeleteGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
         if group is None:
             step.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -364,7 +416,7 @@ class GroupShard:
             return
         for member_id in list(group.pending_members):
             rebalance.forget_pending(group, member_id, step)
-        group.transition_to(GroupState.DEAD, step.now.wall_ms)
+        group.transition_to(ClassicGroupState.DEAD, step.now.wall_ms)
         self.offsets.delete_all(group.group_id, step)
         step.append(CoordinatorRecord(group_key(group.group_id), None))
         del self.groups[group.group_id]
@@ -398,6 +450,9 @@ class GroupShard:
             (ConsumerSessionTimer, ConsumerRebalanceTimer, ClassicRejoinTimer, ClassicSyncTimer),
         ):
             self.consumer.on_timer(name, step)
+            return
+        if isinstance(name, ShareSessionTimer):
+            self.share.on_timer(name, step)
             return
         group = self._classic(name.group_id)  # type: ignore[attr-defined]
         if group is None:

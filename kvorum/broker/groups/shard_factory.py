@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from kvorum.broker.config.broker_config import BrokerConfig, part_of
 from kvorum.broker.coordinator.model import Shard
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.assignors import parse_assignors
-from kvorum.broker.groups.migration.policy import parse_policy
 from kvorum.broker.groups.shard import GroupShard
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.migration_policy import parse_policy
 
 
 def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int, int], Shard]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kvorum.broker.log_dirs.replica_store import ReplicaStore, Topics
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.disk import Disk
-from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.runtime.errors import CorruptData, KvorumError, shortage_of
 from kvorum.runtime.ids import uuid_text
 
 _log = logging.getLogger(__name__)
@@ -35,6 +35,11 @@ systems have many errors for that: EBADMSG for a failed checksum of their own, E
 file server."""
 
 
+FILES_BESIDE_LOGS = 64
+"""Open files of a broker without logs and clients: listeners, the other nodes, the metadata log,
+modules that are being imported."""
+
+
 class DirectoriesLost(KvorumError):
     """The broker cannot go on with its remaining directories."""
 
@@ -43,8 +48,8 @@ class DirectoriesLost(KvorumError):
 class FoundDirectory:
     """The outcome of the start for one directory.
 
-    directory_id: None if it could not be read; then `failure` is the reason. is_clean: the last
-    process closed all logs in it.
+    directory_id: None if it could not be read; then `failure` is the reason.
+    is_clean: the last process closed all logs in it.
     """
 
     directory_id: bytes | None
@@ -56,9 +61,10 @@ class FoundDirectory:
 class PlacementRequest:
     """A replica that needs a directory.
 
-    name: of its folder. told: the directory id that the metadata has for it. is_new: the broker had
-    no such replica before, so no folder of it can exist. is_in_sync: it is in the ISR or eligible,
-    so the cluster relies on its records.
+    name: of its folder.
+    told: the directory id that the metadata has for it.
+    is_new: the broker had no such replica before, so no folder of it can exist.
+    is_in_sync: it is in the ISR or eligible, so the cluster relies on its records.
     """
 
     name: str
@@ -79,8 +85,12 @@ class Unplaced(NamedTuple):
 
 
 class LogDirectory:
-    """One data directory. reason: why it is offline, "" while online. replicas: number of its
-    replicas, including those without a file. is_closed: all its logs were closed cleanly."""
+    """One data directory.
+
+    reason: why it is offline, "" while online.
+    replicas: number of its replicas, including those without a file.
+    is_closed: all its logs were closed cleanly.
+    """
 
     __slots__ = ("id", "is_closed", "path", "reason", "replicas", "store")
 
@@ -120,7 +130,8 @@ class LogDirectories:
         """Find the replicas in each directory (blocking); a directory that cannot be read starts
         offline.
 
-        Raises CorruptData if a checkpoint is damaged in the only directory.
+        Raises CorruptData if a checkpoint is damaged in the only directory, and OSError for a
+        shortage (`shortage_of`), which is no directory's failure.
         """
         for item in self.items:
             claim = found[item.path]
@@ -131,11 +142,26 @@ class LogDirectories:
             try:
                 item.store.load(claim.is_clean)
             except OSError as failure:
+                if shortage_of(failure):
+                    raise
                 self.fail(item, failure, "start")
             except CorruptData as damage:
                 if self.is_single:
                     raise
                 self.fail(item, OSError(errno.EBADMSG, str(damage)), "start")
+
+    def lack_of_files(self, limit: int) -> str:
+        """A sentence if the logs found at the start need more open files than the process may
+        have; "" if they do not."""
+        logs = sum(len(item.store.unclaimed) for item in self.online)
+        needed = logs + FILES_BESIDE_LOGS
+        if limit >= needed:
+            return ""
+        return (
+            f"the limit of open files is {limit:,}, below the {needed:,} that this broker needs: "
+            f"one for each of its {logs:,} logs, {FILES_BESIDE_LOGS} for itself, and more for "
+            "clients: raise it (LimitNOFILE= of the unit, ulimit -n of the shell)"
+        )
 
     # --- look-up -----------------------------------------------------------------------------
 

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from kvorum.broker.partition.partition import Partition
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -52,7 +51,10 @@ class StoredReplica(Protocol):
     """The parts of an open replica that its directory's checkpoints and folders need."""
 
     @property
-    def core(self) -> Partition: ...
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def high_watermark(self) -> int: ...
 
     @property
     def log(self) -> Log: ...
@@ -232,8 +234,8 @@ class OffsetCheckpoints:
         here."""
         now = self._kept(self._high_watermarks, replicas)
         for replica in replicas:
-            if replica.core.high_watermark > 0 and not replica.is_offline:
-                now[_key_of(replica)] = replica.core.high_watermark
+            if replica.high_watermark > 0 and not replica.is_offline:
+                now[replica.topic_partition] = replica.high_watermark
         self._high_watermarks = now
         self._is_collected = True
 
@@ -257,7 +259,7 @@ class OffsetCheckpoints:
         for replica in replicas:
             if replica.is_offline:
                 continue
-            key = _key_of(replica)
+            key = replica.topic_partition
             if replica.log.durable_end_offset > 0:
                 points[key] = replica.log.durable_end_offset
             if replica.log.start_offset > 0:
@@ -277,7 +279,7 @@ class OffsetCheckpoints:
 
     def collect_log_starts(self, replicas: Iterable[StoredReplica]) -> None:
         """Collect the log starts of some replicas, for write_log_starts."""
-        starts = {_key_of(replica): replica.log.start_offset for replica in replicas}
+        starts = {replica.topic_partition: replica.log.start_offset for replica in replicas}
         self._log_starts = {**self._log_starts, **starts}
 
     def write_log_starts(self) -> None:
@@ -301,7 +303,7 @@ class OffsetCheckpoints:
         point, then fails half-way. 2. The log in memory writes the old one back. 3. The next start
         reports the truncated records as lost.
         """
-        offline = [_key_of(replica) for replica in replicas if replica.is_offline]
+        offline = [replica.topic_partition for replica in replicas if replica.is_offline]
         return {key: known[key] for key in (*self._closed(), *offline) if key in known}
 
     def _read(self, name: str) -> Offsets:
@@ -329,7 +331,3 @@ class OffsetCheckpoints:
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
-
-
-def _key_of(replica: StoredReplica) -> TopicPartition:
-    return replica.core.topic, replica.core.partition_id

@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints, StoredReplica
 from kvorum.metadata.image.image import TopicImage
-from kvorum.raft.metadata_log import FOLDER_NAME
+from kvorum.raft.node.metadata_log import FOLDER_NAME
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     PARTITION_METADATA,
     TopicPartition,
     is_torn_partition_metadata,
     read_partition_metadata,
     sync_partition_metadata,
 )
-from kvorum.storage.log.file_names import aside_name, replica_of
+from kvorum.storage.files.file_names import aside_name, replica_of
 from kvorum.storage.log.log import Log, LogConfig
 
 _log = logging.getLogger(__name__)
@@ -262,7 +262,7 @@ class ReplicaStore:
     def delete(self, replica: StoredReplica) -> None:
         """Put the folder of an open replica aside. File slices handed out earlier fail from now
         on."""
-        self.checkpoints.drop([(replica.core.topic, replica.core.partition_id)])
+        self.checkpoints.drop([replica.topic_partition])
         self._put_aside(replica.log.directory)
         replica.log.delete()
 
@@ -351,7 +351,8 @@ class ReplicaStore:
         """
         unclean = set(broken)
         for replica in replicas:
-            name = f"{replica.core.topic}-{replica.core.partition_id}"
+            topic, partition_id = replica.topic_partition
+            name = f"{topic}-{partition_id}"
             if replica.is_offline:
                 unclean.add(name)
                 continue

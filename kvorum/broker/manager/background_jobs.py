@@ -11,14 +11,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Protocol
 
-from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
+from kvorum.broker.config.current_configs import CurrentConfigs
+from kvorum.broker.controller_channel.alter_partition_manager import AlterPartitionManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory
-from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
-from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData
@@ -35,49 +33,36 @@ PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka's producer.id.expiration.check.interval.ms."""
 
 
-class TimedReplicas(Protocol):
-    """The replica manager, as periodic jobs see it."""
-
-    @property
-    def configs(self) -> CurrentConfigs: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def directories(self) -> LogDirectories: ...
-
-    @property
-    def fetchers(self) -> ReplicaFetcherManager: ...
-
-    @property
-    def isr(self) -> AlterPartitionManager: ...
-
-    @property
-    def metrics(self) -> BrokerMetrics: ...
-
-    @property
-    def registry(self) -> ReplicaRegistry: ...
-
-    def now_ms(self) -> int: ...
-
-    def on_directory_error(
-        self, log_dir: LogDirectory, failure: OSError, operation: str
-    ) -> None: ...
-
-
 class BackgroundJobs:
-    """Timers over all replicas of a broker."""
+    """Timers over all replicas of a broker.
 
-    def __init__(self, manager: TimedReplicas) -> None:
-        self._manager = manager
-        self._registry = manager.registry
+    on_directory_error: handles a failed disk call that concerns no single replica.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: ReplicaRegistry,
+        configs: CurrentConfigs,
+        directories: LogDirectories,
+        fetchers: ReplicaFetcherManager,
+        isr: AlterPartitionManager,
+        clock: Clock,
+        on_directory_error: Callable[[LogDirectory, OSError, str], None],
+    ) -> None:
+        self._registry = registry
+        self._configs = configs
+        self._directories = directories
+        self._fetchers = fetchers
+        self._isr = isr
+        self._clock = clock
+        self._on_directory_error = on_directory_error
         self._tasks = TaskGroup(report_failure)
         # Two of the jobs flush, and a log has one flush at a time.
         self._flushing = asyncio.Lock()
 
     def start(self) -> None:
-        config = self._manager.configs.broker
+        config = self._configs.broker
         jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (max(config.replica_lag_time_max_ms // 2, 1), self._check_isr),
             (
@@ -102,8 +87,8 @@ class BackgroundJobs:
 
     async def _check_isr(self) -> None:
         replicas = self._registry.all()
-        self._manager.isr.check(replicas)
-        now_ms = self._manager.now_ms()
+        self._isr.check(replicas)
+        now_ms = self._clock.monotonic_ms()
         for replica in replicas:
             replica.drop_expired_acks()
             core = replica.core
@@ -126,7 +111,7 @@ class BackgroundJobs:
             await self._write(log_dir, log_dir.store.checkpoints.write_high_watermarks)
 
     async def _flush_sealed(self) -> None:
-        now_ms = self._manager.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         has_rolled = False
         for replica in self._registry.with_files():
             if not replica.is_offline and replica.log.needs_flush(now_ms):
@@ -157,7 +142,7 @@ class BackgroundJobs:
         The job waits for another directory. 2. A listed topic is deleted and created again. 3. The
         new topic gets the old one's high watermark, recovery point and log start.
         """
-        for log_dir in self._manager.directories.online:
+        for log_dir in self._directories.online:
             if not log_dir.is_offline:
                 yield log_dir, [r for r in self._registry.with_files() if r.log_dir is log_dir]
 
@@ -166,7 +151,7 @@ class BackgroundJobs:
         try:
             await in_thread(work)
         except OSError as failure:
-            self._manager.on_directory_error(log_dir, failure, "checkpoint")
+            self._on_directory_error(log_dir, failure, "checkpoint")
 
     async def _flush(self, replica: Replica) -> None:
         async with self._flushing:
@@ -193,7 +178,7 @@ class BackgroundJobs:
             return time.perf_counter() - began_s
 
         try:
-            self._manager.metrics.flush_s.observe(await in_thread(run))
+            self._registry.metrics.flush_s.observe(await in_thread(run))
         except OSError as failure:
             # After a failed fsync the content of the disk is unknown: trying again proves nothing.
             self._on_flush_failed(replica, failure)
@@ -212,16 +197,16 @@ class BackgroundJobs:
             if not replica.is_offline and not replica.is_closed:
                 core, before = replica.core, replica.log.start_offset
                 try:
-                    replica.apply_retention(self._manager.clock.wall_ms())
+                    replica.apply_retention(self._clock.wall_ms())
                     if replica.log.start_offset > before and not core.is_leader:
-                        self._manager.fetchers.report_log_start((core.topic_id, core.partition_id))
+                        self._fetchers.report_log_start((core.topic_id, core.partition_id))
                 except (OSError, CorruptData) as failure:
                     _log.error("retention of %s failed: %s", replica.log.directory, failure)
                     replica.fail(failure, "retention")
                 await asyncio.sleep(0)
 
     async def _remove_deleted(self) -> None:
-        now_ms = self._manager.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         for log_dir, replicas in self._by_directory():
             directories = log_dir.store.take_removals()
             files = [path for replica in replicas for path in take_deleted(replica.log, now_ms)]
@@ -231,7 +216,7 @@ class BackgroundJobs:
     async def _expire_producers(self) -> None:
         for replica in self._registry.with_files():
             replica.log.producers.expire(
-                self._manager.clock.wall_ms(),
+                self._clock.wall_ms(),
                 expiration_ms=replica.log.config.producer_id_expiration_ms,
             )
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from kvorum.broker.network.purgatory import Deadlines
 from kvorum.broker.partition.replica import Replica
+from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.runtime.errors import ErrorCode
 
 UNKNOWN_LOW_WATERMARK = -1
@@ -37,7 +37,7 @@ class PendingDeletion:
     def wait_for(self, number: int, replica: Replica, offset: int) -> None:
         """Wait until the partition's low watermark is at `offset`."""
         self._waiting[number] = (replica, offset)
-        replica.pending_deletions.append(self)
+        replica.pending_deletions.append(self.check_again)
 
     def check_again(self, replica: Replica) -> None:
         """Check again: the replica's low watermark or role may have changed."""
@@ -82,7 +82,7 @@ class PendingDeletion:
 
     def _forget(self, number: int) -> None:
         replica, _ = self._waiting.pop(number)
-        replica.pending_deletions.remove(self)
+        replica.pending_deletions.remove(self.check_again)
 
 
 def _result(replica: Replica, offset: int) -> Deleted | None:

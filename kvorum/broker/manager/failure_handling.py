@@ -11,18 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from kvorum.broker.controller.assignments_manager import AssignmentsManager
+from kvorum.broker.controller_channel.assignments_manager import AssignmentsManager
 from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
 from kvorum.broker.log_dirs.log_directories import LogDirectories, LogDirectory, is_disk_fault
 from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.image import PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from kvorum.runtime.errors import CorruptData
-from kvorum.storage.log.checkpoints import PARTITION_METADATA
-from kvorum.storage.log.file_names import LOG_SUFFIX
+from kvorum.runtime.errors import CorruptData, shortage_of
+from kvorum.storage.files.checkpoints import PARTITION_METADATA
+from kvorum.storage.files.file_names import LOG_SUFFIX
 
 _log = logging.getLogger(__name__)
 
@@ -30,30 +29,24 @@ NAMES_SAID_MAX = 5
 """Replicas that a log line names; the others are counted."""
 
 
-class FailingReplicas(Protocol):
-    """The replica manager, as the handling of failures sees it."""
-
-    @property
-    def broker_id(self) -> int: ...
-
-    @property
-    def registry(self) -> ReplicaRegistry: ...
-
-    @property
-    def directories(self) -> LogDirectories: ...
-
-    @property
-    def assignments(self) -> AssignmentsManager: ...
-
-    @property
-    def fetchers(self) -> ReplicaFetcherManager: ...
-
-
 class ReplicaFailures:
     """Handles the failures of one replica manager. on_directory_failed: see `ReplicaManager`."""
 
-    def __init__(self, manager: FailingReplicas, on_directory_failed: Callable[[], None]) -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        registry: ReplicaRegistry,
+        directories: LogDirectories,
+        assignments: AssignmentsManager,
+        fetchers: ReplicaFetcherManager,
+        on_directory_failed: Callable[[], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._registry = registry
+        self._directories = directories
+        self._assignments = assignments
+        self._fetchers = fetchers
         self._on_directory_failed = on_directory_failed
         self._unplaced: dict[str, list[str]] = {}
         """Names of the replicas that stay offline, by reason; those of one image."""
@@ -61,18 +54,21 @@ class ReplicaFailures:
     def on_failed(self, replica: Replica, failure: OSError | CorruptData, operation: str) -> None:
         """Handle a replica that has just gone offline because of `failure`."""
         core = replica.core
-        self._manager.fetchers.unfollow((core.topic_id, core.partition_id))
+        self._fetchers.unfollow((core.topic_id, core.partition_id))
         if isinstance(failure, OSError) and is_disk_fault(failure):
             if failure.filename is None:
                 failure.filename = replica.log.directory
             self._fail(replica.log_dir, failure, operation)
             return
+        # A shortage leaves sound files: to restore the replica would discard them.
+        way_out = shortage_of(failure) or "see `kvorum partitions restore`"
         _log.error(
-            "%s-%d is offline: %s: %s; see `kvorum partitions restore`",
+            "%s-%d is offline: %s: %s; %s",
             core.topic,
             core.partition_id,
             operation,
             failure,
+            way_out,
         )
         if isinstance(failure, CorruptData) and failure.path.endswith(LOG_SUFFIX):
             # The next start rebuilds other files from the batches.
@@ -98,8 +94,8 @@ class ReplicaFailures:
         is_restored = isinstance(failure, CorruptData) and not failure.path.endswith(
             PARTITION_METADATA
         )
-        way_out = "; see `kvorum partitions restore`" if is_restored else ""
-        _log.error("cannot open %s: %s%s", name, failure, way_out)
+        way_out = "see `kvorum partitions restore`" if is_restored else shortage_of(failure)
+        _log.error("cannot open %s: %s%s", name, failure, way_out and f"; {way_out}")
         if isinstance(failure, OSError) and is_disk_fault(failure):
             self._fail(log_dir, failure, "open")
             self._report_directory(key, self._placement_of(log_dir))
@@ -127,7 +123,10 @@ class ReplicaFailures:
         if is_disk_fault(failure):
             self._fail(log_dir, failure, operation)
         else:
-            _log.error("%s in %s failed: %s", operation, log_dir.path, failure)
+            limit = shortage_of(failure)
+            _log.error(
+                "%s in %s failed: %s%s", operation, log_dir.path, failure, limit and f"; {limit}"
+            )
 
     # --- what the controller is told ---------------------------------------------------------
 
@@ -142,24 +141,24 @@ class ReplicaFailures:
 
     def report_missing_replica(self, key: TopicIdPartition, image: PartitionImage) -> None:
         """As `report_directory_if_changed`, for a replica without a log."""
-        told = image.directory_of(self._manager.broker_id)
-        own = self._manager.directories.by_id(told)
+        told = image.directory_of(self._broker_id)
+        own = self._directories.by_id(told)
         if told == UNASSIGNED_DIRECTORY or (own is not None and not own.is_offline):
             # The controller takes the replica for online: the metadata names no directory for it,
             # or an online one in which its folder is missing.
             self._report_directory(key, LOST_DIRECTORY)
 
     def _tell_if_new(self, key: TopicIdPartition, want: bytes, image: PartitionImage) -> None:
-        told = image.directory_of(self._manager.broker_id)
+        told = image.directory_of(self._broker_id)
         if want == told:
             return
         is_understood = told == UNASSIGNED_DIRECTORY and want != LOST_DIRECTORY
-        if not (is_understood and self._manager.directories.is_single):
+        if not (is_understood and self._directories.is_single):
             self._report_directory(key, want)
 
     def _report_directory(self, key: TopicIdPartition, directory_id: bytes) -> None:
         if directory_id != UNASSIGNED_DIRECTORY:
-            self._manager.assignments.assign(key, directory_id)
+            self._assignments.assign(key, directory_id)
 
     @staticmethod
     def _placement_of(log_dir: LogDirectory) -> bytes:
@@ -170,18 +169,17 @@ class ReplicaFailures:
     # --- a directory goes down ---------------------------------------------------------------
 
     def _fail(self, log_dir: LogDirectory, failure: OSError, operation: str) -> None:
-        manager = self._manager
-        if not manager.directories.fail(log_dir, failure, operation):
+        if not self._directories.fail(log_dir, failure, operation):
             return
-        for replica in manager.registry.all():
+        for replica in self._registry.all():
             if replica.log_dir is not log_dir:
                 continue
             core = replica.core
             key = (core.topic_id, core.partition_id)
-            manager.fetchers.unfollow(key)
+            self._fetchers.unfollow(key)
             if not replica.is_offline:
                 replica.go_offline()
-            image = manager.registry.image.partition(*key)
+            image = self._registry.image.partition(*key)
             if image is not None:
                 # Report a replica that the metadata places elsewhere: otherwise the controller
                 # would keep it as the leader.
@@ -219,7 +217,7 @@ class ReplicaFailures:
         Raises the first OSError, after all directories were tried.
         """
         first: OSError | None = None
-        for log_dir in self._manager.directories.items:
+        for log_dir in self._directories.items:
             own = [replica for replica in replicas if replica.log_dir is log_dir]
             if log_dir.is_offline:
                 for replica in own:
@@ -229,7 +227,10 @@ class ReplicaFailures:
             try:
                 await asyncio.to_thread(log_dir.store.close_all, own, names)
             except OSError as failure:
-                self._manager.directories.fail(log_dir, failure, "shutdown")
+                if shortage_of(failure):
+                    _log.error("shutdown of %s failed: %s", log_dir.path, failure)
+                else:
+                    self._directories.fail(log_dir, failure, "shutdown")
                 first = first or failure
             else:
                 log_dir.is_closed = True

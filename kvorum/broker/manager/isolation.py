@@ -47,9 +47,11 @@ class Isolation:
         config: BrokerConfig,
         on_change: Callable[[Replica], None],
     ) -> None:
-        """replicas: all replicas of this broker. now_ms: monotonic. on_change: called when a
-        replica is abandoned or no longer abandoned; a coordinator in its log then stops or
-        starts."""
+        """replicas: all replicas of this broker.
+        now_ms: monotonic.
+        on_change: called when a replica is abandoned or no longer abandoned; a coordinator in its
+            log then stops or starts.
+        """
         self._replicas = replicas
         self._now_ms = now_ms
         self._timeout_ms = config.broker_session_timeout_ms

@@ -11,16 +11,16 @@ import asyncio
 import errno
 import logging
 
+from kvorum.broker.config.current_configs import CurrentConfigs
 from kvorum.broker.log_dirs.log_directories import is_disk_fault
-from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import CorruptData, KvorumError
 from kvorum.runtime.tasks import TaskGroup, in_thread, report_failure
-from kvorum.storage.cleaning import log_cleaning
 from kvorum.storage.cleaning.cleanable_range import CleaningPlan
 from kvorum.storage.cleaning.cleaner import CleanerConfig, CleaningJob
+from kvorum.storage.log import log_cleaning
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +38,11 @@ class _AdvanceFailed(Exception):
 
 
 class LogCleaner:
-    """Compacts the logs of a broker. cleaned: number of completed cleanings; failures: number of
-    failed ones."""
+    """Compacts the logs of a broker.
+
+    cleaned: number of completed cleanings.
+    failures: number of failed ones.
+    """
 
     def __init__(self, registry: ReplicaRegistry, configs: CurrentConfigs, clock: Clock) -> None:
         self._registry = registry

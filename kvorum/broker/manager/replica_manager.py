@@ -13,16 +13,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.alter_partition_manager import AlterPartitionManager
-from kvorum.broker.controller.assignments_manager import AssignmentsManager
-from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.config.current_configs import CurrentConfigs
+from kvorum.broker.controller_channel.alter_partition_manager import AlterPartitionManager
+from kvorum.broker.controller_channel.assignments_manager import AssignmentsManager
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
 from kvorum.broker.fetch.fetch_services import FetchServices
 from kvorum.broker.fetch.fetch_sessions import SessionCache
-from kvorum.broker.fetch.follower_fetch import (
-    Connect,
-    PeerAddress,
-    ReplicaFetcherManager,
-)
+from kvorum.broker.fetch.follower_fetch import ReplicaFetcherManager
+from kvorum.broker.fetch.leader_throttle import LeaderThrottle
 from kvorum.broker.log_dirs.log_directories import (
     FoundDirectory,
     LogDirectories,
@@ -30,7 +28,6 @@ from kvorum.broker.log_dirs.log_directories import (
     is_disk_fault,
 )
 from kvorum.broker.manager.background_jobs import BackgroundJobs
-from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
@@ -38,10 +35,11 @@ from kvorum.broker.manager.metadata_plan import Delete, Follow, Lead, plan
 from kvorum.broker.manager.replica_opener import ReplicaOpener
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.metrics.counters import BrokerMetrics
-from kvorum.broker.network.purgatory import Deadlines, LoopTurn
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.network.peer_connection import Connect, PeerAddress
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.quotas.leader_throttle import LeaderThrottle
+from kvorum.broker.purgatory.deadlines import Deadlines
+from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
     ClusterImage,
@@ -73,7 +71,7 @@ class ReplicaManager:
         broker_id: int,
         data_directories: Sequence[str],
         config: BrokerConfig,
-        controller: Controller,
+        controller: ControllerChannel,
         disk: Disk,
         peer_address: PeerAddress,
         rng: random.Random,
@@ -95,16 +93,7 @@ class ReplicaManager:
         self.peer_address = peer_address
         self.connect = connect
         self.isr = AlterPartitionManager(broker_id=broker_id, controller=controller, now_ms=now_ms)
-        self.fetch_services = FetchServices(
-            registry=registry,
-            configs=self.configs,
-            peer_brokers=self.peer_brokers,
-            deadlines=self.deadlines,
-            isr=self.isr,
-            sessions=SessionCache(config.max_incremental_fetch_session_cache_slots, rng),
-            throttle=LeaderThrottle(self.loop_turn, now_ms),
-            now_ms=now_ms,
-        )
+        self.fetch_services = self._services_of_fetches(config)
         self.directories = LogDirectories(
             disk, data_directories, rng, lambda: registry.image.topics
         )
@@ -119,7 +108,14 @@ class ReplicaManager:
             on_directory_error=self.on_directory_error,
         )
         self._set_rates()
-        self.failures = ReplicaFailures(self, on_directory_failed)
+        self.failures = ReplicaFailures(
+            broker_id=broker_id,
+            registry=registry,
+            directories=self.directories,
+            assignments=self.assignments,
+            fetchers=self.fetchers,
+            on_directory_failed=on_directory_failed,
+        )
         self._opener = ReplicaOpener(
             broker_id=broker_id,
             controller=controller,
@@ -134,9 +130,34 @@ class ReplicaManager:
         )
         self.image_listeners: list[ImageListener] = [self.fetchers.suspects.on_image]
         """Called with (delta, image) after the replicas have adopted an image."""
-        self._background_jobs = BackgroundJobs(self)
+        self._background_jobs = self._jobs()
         self.cleaner = LogCleaner(registry, self.configs, clock)
         self.isolation = Isolation(registry.all, now_ms, config, registry.notify_observer)
+
+    def _services_of_fetches(self, config: BrokerConfig) -> FetchServices:
+        registry, now_ms = self.registry, self.clock.monotonic_ms
+        return FetchServices(
+            watch=registry.watch,
+            missing_error=registry.missing_error,
+            configs=self.configs,
+            peer_brokers=self.peer_brokers,
+            deadlines=self.deadlines,
+            propose_expand=self.isr.propose_expand,
+            sessions=SessionCache(config.max_incremental_fetch_session_cache_slots, self.rng),
+            throttle=LeaderThrottle(self.loop_turn, now_ms),
+            now_ms=now_ms,
+        )
+
+    def _jobs(self) -> BackgroundJobs:
+        return BackgroundJobs(
+            registry=self.registry,
+            configs=self.configs,
+            directories=self.directories,
+            fetchers=self.fetchers,
+            isr=self.isr,
+            clock=self.clock,
+            on_directory_error=self.failures.on_directory_error,
+        )
 
     # --- life --------------------------------------------------------------------------------
 
@@ -145,8 +166,8 @@ class ReplicaManager:
     ) -> None:
         """Read checkpoints and find the replicas on disk (blocking). Logs are opened at `publish`.
 
-        is_clean: the last process ended by `stop`; otherwise logs are checked when opened. found:
-        `is_clean` and the id of each directory; required if there are several.
+        is_clean: the last process ended by `stop`; otherwise logs are checked when opened.
+        found: `is_clean` and the id of each directory; required if there are several.
         """
         if found is None:
             found = {

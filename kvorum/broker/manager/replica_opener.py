@@ -9,7 +9,9 @@ Walk: `ReplicaManager.publish` -> `open` -> `ReplicaRegistry`.
 
 from __future__ import annotations
 
-from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.config.current_configs import CurrentConfigs
+from kvorum.broker.config.topic_config import TopicConfig
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
 from kvorum.broker.log_dirs.log_directories import (
     LogDirectories,
     LogDirectory,
@@ -17,19 +19,17 @@ from kvorum.broker.log_dirs.log_directories import (
     Unplaced,
 )
 from kvorum.broker.log_dirs.replica_store import OpenedLog
-from kvorum.broker.manager.current_configs import CurrentConfigs
 from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
-from kvorum.broker.network.purgatory import LoopTurn
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import TopicConfig
+from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.log.file_names import replica_of
+from kvorum.storage.files.file_names import replica_of
 
 
 class ReplicaOpener:
@@ -39,7 +39,7 @@ class ReplicaOpener:
         self,
         *,
         broker_id: int,
-        controller: Controller,
+        controller: ControllerChannel,
         configs: CurrentConfigs,
         directories: LogDirectories,
         registry: ReplicaRegistry,

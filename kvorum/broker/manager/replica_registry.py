@@ -17,13 +17,13 @@ from kvorum.broker.metrics.counters import BrokerMetrics
 from kvorum.broker.partition.replica import Replica, ReplicaObserver
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, TopicIdPartition
 from kvorum.runtime.errors import ErrorCode
-from kvorum.runtime.ids import UUID_ZERO
 
 
 class ReplicaWithoutLog(NamedTuple):
     """A replica whose log is not open.
 
-    name: of its folder. log_dir: the data directory of that folder, None if it is unknown.
+    name: of its folder.
+    log_dir: the data directory of that folder, None if it is unknown.
     is_unplaced: the next image of the partition may give it a directory (`LogDirectories.place`).
     """
 
@@ -96,20 +96,17 @@ class ReplicaRegistry:
             replica.watchers[watched] = None
         return replica
 
-    def missing_error(self, topic: str, topic_id: bytes, partition_id: int) -> ErrorCode:
-        """The error for a requested partition (by name, or by id if the name is "") that this
+    def missing_error(self, topic: str | None, topic_id: bytes, partition_id: int) -> ErrorCode:
+        """The error for a requested partition (by name, or by id if the name is None) that this
         broker has no replica of."""
-        if topic:
+        if topic is not None:
             image = self.image.topic(topic)
             if image is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             image = self.image.topics.get(topic_id)
             if image is None:
-                is_zero = topic_id == UUID_ZERO
-                return (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_zero else ErrorCode.UNKNOWN_TOPIC_ID
-                )
+                return ErrorCode.UNKNOWN_TOPIC_ID
         if partition_id not in image.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if (image.topic_id, partition_id) in self._broken:

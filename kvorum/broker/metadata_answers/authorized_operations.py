@@ -6,7 +6,7 @@ an int32 with bit `1 << code` for each, by the codes of Kafka's AclOperation.
 
 from __future__ import annotations
 
-from kvorum.metadata.access.model import AclOperation
+from kvorum.metadata.image.acl import AclOperation
 
 
 def operation_bits(*operations: AclOperation) -> int:

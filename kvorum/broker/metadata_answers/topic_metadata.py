@@ -5,7 +5,7 @@ A topic's bytes stay valid while its image and the set of unfenced brokers do no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
 from kvorum.metadata.image.records import NO_LEADER
@@ -17,6 +17,9 @@ CACHED_BYTES_MAX = 4 << 20
 """Limit of cached bytes. Above it the cache is cleared, and refilled by later requests."""
 
 
+WHOLE_ANSWERS_MAX = 32
+
+
 class TopicMetadata:
     """Encoded partitions of topics, as Metadata answers have them."""
 
@@ -25,6 +28,15 @@ class TopicMetadata:
         self._live: frozenset[int] = frozenset()
         self._packed: dict[tuple[bytes, int], tuple[TopicImage, Packed]] = {}
         self._size_bytes = 0
+        self._whole: dict[Hashable, bytes] = {}
+        self._whole_of: ClusterImage | None = None
+
+    def whole_answers(self, image: ClusterImage) -> dict[Hashable, bytes]:
+        """The answers with all topics of this image that are kept, by all that they depend on."""
+        if self._whole_of is not image or len(self._whole) >= WHOLE_ANSWERS_MAX:
+            self._whole_of = image
+            self._whole.clear()
+        return self._whole
 
     def partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
         """The encoded partitions of a topic of this image, for this version of Metadata."""

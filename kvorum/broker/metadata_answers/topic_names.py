@@ -7,8 +7,9 @@ import re
 NAME_LENGTH_MAX = 249
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 EVENTS_TOPIC = "__kvorum_events"
-INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC))
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, EVENTS_TOPIC))
 """Brokers write to them; clients may read them."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -61,8 +61,11 @@ class _Subscription(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Instance:
-    """One client instance. metrics: prefixes of the names it is to push; subscription_id:
-    identifies metrics and interval. last_*_ms: -1 for never."""
+    """One client instance.
+
+    metrics: prefixes of the names it is to push.
+    subscription_id: identifies metrics and interval. last_*_ms: -1 for never.
+    """
 
     instance_id: bytes
     facts: ClientFacts

@@ -3,7 +3,7 @@
 They are counted with or without a metrics listener. Under load a request costs a few additions:
 each is counted, but only some are timed (`TIMED_INTERVAL_S`).
 
-Walk: `network.server` -> `RequestMetrics`, `network.connection` -> `RequestTiming`;
+Walk: `server` -> `RequestMetrics`, `network.connection` -> `RequestTiming`;
 `partition.replica` and `api.fetch` -> `TopicMetrics`.
 """
 
@@ -20,8 +20,9 @@ request would be a tenth of the CPU of a small append, replicated twice."""
 class RequestMetrics:
     """Requests of one API.
 
-    requests: number of requests read. errors: number of errors by code, without NONE: the code of
-    the whole answer, or of each partition in Produce and Fetch.
+    requests: number of requests read.
+    errors: number of errors by code, without NONE: the code of the whole answer, or of each
+        partition in Produce and Fetch.
 
     Of timed requests: total_s, from reading to sending; local_s, in the handler; remote_s, waiting
     for others (replication, data, a controller); throttle_s, the pause that a quota gave the
@@ -47,8 +48,12 @@ class RequestMetrics:
 
 
 class RequestTiming:
-    """One timed request. began_s: when it was read; handled_s: end of its handler; ready_s: its
-    answer was ready. Times of one clock, 0.0 if not yet."""
+    """One timed request.
+
+    began_s: when it was read.
+    handled_s: end of its handler.
+    ready_s: its answer was ready. Times of one clock, 0.0 if not yet.
+    """
 
     __slots__ = ("began_s", "handled_s", "metrics", "ready_s")
 
@@ -90,12 +95,15 @@ class TracedTiming(RequestTiming):
 class TopicMetrics:
     """The work of this broker for one topic; or the sum over several.
 
-    messages_in, bytes_in: appended by clients here as leader. bytes_out: read by consumers.
-    replication_bytes_in, replication_bytes_out: between brokers. produce_requests: batches that
-    were appended; fetch_requests: partitions in answers that had records for them; failed_*: those
-    that ended in an error. isr_shrinks, isr_expands: changes of the ISR of a partition that this
-    broker leads; failed_isr_updates: proposals that the controller refused. replicas: on this
-    broker.
+    messages_in, bytes_in: appended by clients here as leader.
+    bytes_out: read by consumers.
+    replication_bytes_in, replication_bytes_out: between brokers.
+    produce_requests: batches that were appended.
+    fetch_requests: partitions in answers that had records for them; failed_*: those that ended in
+        an error.
+    isr_shrinks, isr_expands: changes of the ISR of a partition that this broker leads.
+    failed_isr_updates: proposals that the controller refused.
+    replicas: on this broker.
     """
 
     __slots__ = (
@@ -138,21 +146,46 @@ class TopicMetrics:
 
 
 class ConnectionMetrics:
-    """Connections of one listener: made and closed since the start; the rest is open."""
+    """Connections of one listener: made and closed since the start; the rest is open.
 
-    __slots__ = ("closed", "made")
+    authentications, failed_authentications: by SASL, or else by the TLS handshake.
+    reauthentications, failed_reauthentications: of clients that were authenticated (KIP-368).
+    expired: closed because their clients did not authenticate again in time.
+    """
+
+    __slots__ = (
+        "authentications", "closed", "expired", "failed_authentications",
+        "failed_reauthentications", "made", "reauthentications",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.made = 0
         self.closed = 0
+        self.authentications = 0
+        self.failed_authentications = 0
+        self.reauthentications = 0
+        self.failed_reauthentications = 0
+        self.expired = 0
+
+    def note_login(self, *, is_again: bool, is_allowed: bool) -> None:
+        """An exchange of SASL has ended. is_again: the client was authenticated before it."""
+        if is_again:
+            self.reauthentications += is_allowed
+            self.failed_reauthentications += not is_allowed
+        else:
+            self.authentications += is_allowed
+            self.failed_authentications += not is_allowed
 
 
 class BrokerMetrics:
     """All counters of one broker.
 
-    requests: by API key. follower_fetch: the part of Fetch that other brokers sent. topics: by
-    topic id; a topic is here while this broker has a replica of it. departed: the sum of the topics
-    that are gone. connections: by listener. flush_s: fsyncs of logs of partitions.
+    requests: by API key.
+    follower_fetch: the part of Fetch that other brokers sent.
+    topics: by topic id; a topic is here while this broker has a replica of it.
+    departed: the sum of the topics that are gone.
+    connections: by listener.
+    flush_s: fsyncs of logs of partitions.
     """
 
     def __init__(self) -> None:

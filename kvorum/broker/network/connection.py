@@ -17,16 +17,18 @@ import socket
 import sys
 import termios
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.metrics.counters import RequestTiming
+from kvorum.broker.metrics.counters import BrokerMetrics, RequestTiming
 from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
 from kvorum.broker.network.login_limits import STRANGERS_BYTES, LoginMemory
 from kvorum.broker.network.output_parts import SOCKET_ERRNOS, FileSend, Part, part_size
-from kvorum.broker.network.purgatory import LoopTurn
-from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.purgatory.loop_turn import LoopTurn
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.runtime import peer_failures
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import WireError
 from kvorum.wire.fetch_codec import FileSlice
@@ -53,30 +55,25 @@ JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
 
-class Server(Protocol):
-    """The listener that a connection belongs to, as the connection uses it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionHost:
+    """The parts that all connections of a broker share.
 
-    @property
-    def config(self) -> BrokerConfig: ...
+    dispatch: handles the request in view[position:end], and fills the slot now or later.
+    on_file_failed: a log's file could not be read while it was sent.
+    on_handshake_failed: the client did not get through the TLS handshake, or has no user.
+    """
 
-    @property
-    def loop_turn(self) -> LoopTurn: ...
-
-    @property
-    def login_memory(self) -> LoginMemory: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    def dispatch(self, slot: Slot, view: memoryview, position: int, end: int) -> None: ...
-
-    def on_closed(self, connection: Connection, reason: str) -> None: ...
-
-    def on_protocol_error(self, connection: Connection, failure: WireError) -> None: ...
-
-    def on_file_failed(self, path: str, failure: OSError) -> None: ...
-
-    def on_handshake_failed(self, connection: Connection, failure: OSError) -> None: ...
+    config: BrokerConfig
+    loop_turn: LoopTurn
+    metrics: BrokerMetrics
+    login_memory: LoginMemory
+    clock: Clock
+    dispatch: Callable[[Slot, memoryview, int, int], None]
+    on_closed: Callable[[Connection, str], None]
+    on_protocol_error: Callable[[Connection, WireError], None]
+    on_file_failed: Callable[[str, OSError], None]
+    on_handshake_failed: Callable[[Connection, OSError | WireError], None]
 
 
 class Slot:
@@ -104,14 +101,15 @@ class Slot:
             self.timing.ready_s = connection.time_s()
         connection.count_output(parts)
         if not connection.is_closed and connection.slots[0] is self:
-            connection.server.loop_turn.flush(connection)
+            connection.host.loop_turn.flush(connection)
 
 
 class Connection:
     """One accepted connection of a listener.
 
-    is_flush_due: belongs to `purgatory.LoopTurn`. cold_requests: number of requests that run as
-    tasks. software: name and version that the client gave in ApiVersions (KIP-511).
+    is_flush_due: belongs to `purgatory.LoopTurn`.
+    cold_requests: number of requests that run as tasks.
+    software: name and version that the client gave in ApiVersions (KIP-511).
     authentication: None on a listener without SASL.
     """
 
@@ -136,6 +134,7 @@ class Connection:
         "address",
         "authentication",
         "cold_requests",
+        "host",
         "is_closed",
         "is_flush_due",
         "last_active_ms",
@@ -143,7 +142,6 @@ class Connection:
         "opened_ms",
         "peer",
         "read_s",
-        "server",
         "slots",
         "software",
         "time_s",
@@ -151,7 +149,7 @@ class Connection:
 
     def __init__(
         self,
-        server: Server,
+        host: ConnectionHost,
         sock: socket.socket,
         peer: str,
         listener: str,
@@ -160,7 +158,7 @@ class Connection:
         authentication: Authentication | None = None,
     ) -> None:
         """address: the peer's, if the connection counts against that address's limits, else ""."""
-        self.server = server
+        self.host = host
         self.authentication = authentication
         self.address = address
         self.peer = peer
@@ -169,7 +167,7 @@ class Connection:
         self.software = ("", "")
         self.is_closed = False
         self.is_flush_due = False
-        self.opened_ms = self.last_active_ms = server.clock.monotonic_ms()
+        self.opened_ms = self.last_active_ms = host.clock.monotonic_ms()
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
@@ -178,12 +176,12 @@ class Connection:
         """The event loop's time at which the request was read that is being dispatched."""
         self._unsent: list[RequestTiming] = []
         """Timings of answers in the output; they end once all of it is sent."""
-        config = server.config
+        config = host.config
         if authentication is None:
             self._buffer = FrameBuffer(config.socket_request_max_bytes, self._FIRST_BYTES)
         else:
             size = config.sasl_server_max_receive_size
-            self._buffer = FrameBuffer(size, STRANGERS_BYTES, server.login_memory)
+            self._buffer = FrameBuffer(size, STRANGERS_BYTES, host.login_memory)
         self._output: deque[Part] = deque()
         self._output_bytes = 0
         self._has_writer = False
@@ -202,13 +200,18 @@ class Connection:
 
     def allow_whole_requests(self) -> None:
         """Read requests of any size from now on: the client is authenticated."""
-        self._buffer.frame_bytes_max = self.server.config.socket_request_max_bytes
+        self._buffer.frame_bytes_max = self.host.config.socket_request_max_bytes
         self._buffer.release()
 
     @property
     def must_log_in(self) -> bool:
         """True on a listener with SASL until the client has proved who it is."""
         return self.authentication is not None and not self.authentication.is_done
+
+    def note_login(self, *, is_again: bool, is_allowed: bool) -> None:
+        """Count the end of a login; see `ConnectionMetrics`."""
+        metrics = self.host.metrics.listener(self.listener)
+        metrics.note_login(is_again=is_again, is_allowed=is_allowed)
 
     @property
     def is_idle(self) -> bool:
@@ -218,7 +221,7 @@ class Connection:
     def fail(self, failure: WireError) -> None:
         """Close the connection, and log that the peer broke the protocol."""
         if not self.is_closed:
-            self.server.on_protocol_error(self, failure)
+            self.host.on_protocol_error(self, failure)
             # Answers that are ready still go out: an append, for example, has happened all the
             # same.
             self.flush()
@@ -229,6 +232,12 @@ class Connection:
         a frame."""
         _log.error("the answer to %s of %s cannot be written", name, self.peer, exc_info=error)
         self.close(f"no answer to {name}")
+
+    def break_off(self, error: Exception) -> None:
+        """Close the connection after an error that no check has foreseen, and report the error. The
+        client must not wait for an answer that will never come."""
+        self.close("internal error")
+        peer_failures.report(error, self.peer, "a connection")
 
     def close_when_idle(self, reason: str) -> None:
         """Close the connection once every request is answered and all answers are sent."""
@@ -251,7 +260,7 @@ class Connection:
         for slot in slots:
             if slot.parked is not None:
                 slot.parked.cancel()
-        self.server.on_closed(self, reason)
+        self.host.on_closed(self, reason)
 
     # --- quotas ------------------------------------------------------------------------------
 
@@ -260,11 +269,11 @@ class Connection:
         """Remaining milliseconds of the pause in which requests are not read; 0 without one."""
         if self._unmute_timer is None:
             return 0
-        return max(self._muted_until_ms - self.server.clock.monotonic_ms(), 0)
+        return max(self._muted_until_ms - self.host.clock.monotonic_ms(), 0)
 
     def now_ms(self) -> int:
         """Monotonic, by the server's clock."""
-        return self.server.clock.monotonic_ms()
+        return self.host.clock.monotonic_ms()
 
     def mute(self, duration_ms: int) -> None:
         """Read no requests for `duration_ms` from now; answers still go out. A pause that would end
@@ -287,7 +296,7 @@ class Connection:
     # --- in ----------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
-        turn = self.server.loop_turn
+        turn = self.host.loop_turn
         if turn.is_spent:
             return  # the event loop will report again that there is something to read
         turn.begin()
@@ -295,11 +304,8 @@ class Connection:
             self._take_input()
         except WireError as failure:
             self.fail(failure)
-        except BaseException:
-            # The exception, a bug of ours, goes on to the event loop's handler; the client must not
-            # wait meanwhile.
-            self.close("internal error")
-            raise
+        except Exception as error:  # noqa: BLE001 - reported
+            self.break_off(error)
         finally:
             turn.run()
 
@@ -324,7 +330,7 @@ class Connection:
         return count > 0
 
     def _handle_frames(self) -> None:
-        buffer, server = self._buffer, self.server
+        buffer, host = self._buffer, self.host
         self.read_s = self.time_s()
         until_s = self.read_s + TURN_MAX_S
         while not self.is_closed:
@@ -336,13 +342,13 @@ class Connection:
                 return
             slot = Slot(self)
             self.slots.append(slot)
-            server.dispatch(slot, buffer.view, *frame)
+            host.dispatch(slot, buffer.view, *frame)
             self.read_s = now_s = self.time_s()
             if slot.timing is not None:
                 slot.timing.handled_s = now_s
             if now_s > until_s:
                 if now_s > until_s + LONG_TURN_S:
-                    server.loop_turn.spend()
+                    host.loop_turn.spend()
                 if not self.is_closed:
                     self._is_yielding = True
                     self._pause_reading()
@@ -350,7 +356,7 @@ class Connection:
                 return
 
     def _go_on_after_others(self) -> None:
-        if self.server.loop_turn.is_spent:
+        if self.host.loop_turn.is_spent:
             # asyncio runs `call_soon` callbacks before the next turn's sockets, and due timers
             # after them. With `call_soon`, this connection would spend the next turn too, and no
             # other would be read.
@@ -360,7 +366,7 @@ class Connection:
 
     def _continue_reading(self) -> None:
         """Continue after the other connections have had their turn."""
-        turn = self.server.loop_turn
+        turn = self.host.loop_turn
         if turn.is_spent:
             self._is_yielding = True  # a pause may have just ended: see `has_hung_up`
             self._go_on_after_others()
@@ -370,14 +376,13 @@ class Connection:
         try:
             if not self._is_reading and not self.is_closed and not self._is_full():
                 self._resume_reading()
-        except BaseException:
-            self.close("internal error")
-            raise
+        except Exception as error:  # noqa: BLE001 - reported
+            self.break_off(error)
         finally:
             turn.run()
 
     def _is_full(self) -> bool:
-        config = self.server.config
+        config = self.host.config
         return (
             self._is_yielding
             or self._unmute_timer is not None
@@ -453,11 +458,13 @@ class Connection:
             self._loop.call_soon(self._continue_reading)
 
     def _on_writable(self) -> None:
-        turn = self.server.loop_turn
+        turn = self.host.loop_turn
         turn.begin()
         try:
             self._send()
             self._go_on_soon()
+        except Exception as error:  # noqa: BLE001 - reported
+            self.break_off(error)
         finally:
             turn.run()
 
@@ -533,7 +540,7 @@ class Connection:
                 return
             except OSError as of_file:
                 failure = of_file
-        self.server.on_file_failed(file.path, failure)
+        self.host.on_file_failed(file.path, failure)
 
     def _send_file(self, part: FileSlice) -> bool:
         send = part if isinstance(part, FileSend) else FileSend(part)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvorum.broker.quotas.client_quotas import RateWindow
-from kvorum.metadata.image.quotas import IP
+from kvorum.metadata.configs.quotas import IP
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.runtime.text import whole_number
 

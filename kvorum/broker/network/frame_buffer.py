@@ -26,7 +26,7 @@ since it was last empty. One huge request must not hold memory for ever, and a r
 allocate a buffer each."""
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """The part of a socket that is read from."""
 
     def recv_into(self, buffer: memoryview, /) -> int: ...
@@ -35,8 +35,8 @@ class Source(Protocol):
 class FrameBuffer:
     """The receive buffer of one connection.
 
-    frame_bytes_max: largest frame that a peer may announce; above it, WireError. memory: shared
-    with others; this buffer takes from it what it grows by, until `release`.
+    frame_bytes_max: largest frame that a peer may announce; above it, WireError.
+    memory: shared with others; this buffer takes from it what it grows by, until `release`.
     """
 
     __slots__ = ("_buffer", "_end", "_memory", "_start", "_taken", "frame_bytes_max", "view")
@@ -55,7 +55,7 @@ class FrameBuffer:
         self._start = 0
         self._end = 0
 
-    def receive(self, sock: Source) -> int:
+    def receive(self, sock: ByteSource) -> int:
         """Read once from the socket; returns the number of bytes, 0 at the end of the stream.
 
         Raises BlockingIOError, WireError, OSError (ConnectionAbortedError if there is no memory).

@@ -15,14 +15,14 @@ import random
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.peer_security import PeerSecurity
-from kvorum.broker.sasl.client import client_exchange
-from kvorum.broker.sasl.exchange import AuthenticationFailed
+from kvorum.broker.sasl.core.client import client_exchange
+from kvorum.broker.sasl.core.exchange import AuthenticationFailed
 from kvorum.runtime.certificates import TlsCaller
 from kvorum.runtime.errors import ErrorCode, WireError, required
 from kvorum.runtime.sockets import CONNECT_TIMEOUT_MS, connect_tcp
@@ -144,7 +144,7 @@ class PeerSocket:
                     await self._ask(loop, ("api_versions", _VERSIONS_KEY, 0), {})
         except AuthenticationFailed as failure:
             raise LinkRefused(f"login as {security.user}: {failure}") from failure
-        except WireError as failure:
+        except (WireError, ValueError, struct.error) as failure:
             raise LinkRefused(f"login as {security.user}: a strange answer: {failure}") from failure
 
     async def _log_in(self, loop: asyncio.AbstractEventLoop, security: PeerSecurity) -> None:
@@ -222,9 +222,17 @@ async def _until_ready(
         unwatch(sock.fileno())
 
 
+PeerAddress = Callable[[int], tuple[str, int] | None]
+PeerLink = socket.socket | PeerSocket
+Connect = Callable[[asyncio.AbstractEventLoop, tuple[str, int]], Awaitable[PeerLink]]
+"""Returns a non-blocking socket connected to an address. Raises OSError, TimeoutError."""
+
+
 @dataclass(slots=True)
 class _Refusal:
-    """reason: as it was logged. backoff_ms: until retry_at_s."""
+    """reason: as it was logged.
+    backoff_ms: until retry_at_s.
+    """
 
     reason: str
     backoff_ms: int
@@ -232,7 +240,7 @@ class _Refusal:
 
 
 class PeerConnector:
-    """Connects to other brokers; a `follower_fetch.Connect`.
+    """Connects to other brokers; a `Connect`.
 
     A broker that refuses is reported once, and asked again after a growing pause.
     """
@@ -245,8 +253,9 @@ class PeerConnector:
         broker_id: int,
         rng: random.Random,
     ) -> None:
-        """tls: made from `security.tls`. rng: source of SCRAM's nonces; it must be
-        unpredictable."""
+        """tls: made from `security.tls`.
+        rng: source of SCRAM's nonces; it must be unpredictable.
+        """
         self.security = security
         self.client_id = f"broker-{broker_id}"
         self.rng = rng
@@ -271,7 +280,8 @@ class PeerConnector:
             await peer.login(loop)
         except BaseException as failure:
             sock.close()
-            if isinstance(failure, ssl.SSLError | LinkRefused):
+            # A ValueError: a host that TLS does not take as a name.
+            if isinstance(failure, ssl.SSLError | LinkRefused | ValueError):
                 self._refuse(loop, address, failure_text(failure))
                 raise LinkRefused(failure_text(failure)) from failure
             raise

@@ -9,8 +9,11 @@ from kvorum.runtime.tls import TlsSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSecurity:
-    """TLS and the login of connections to other brokers. tls: None without TLS. mechanism: ""
-    without a login."""
+    """TLS and the login of connections to other brokers.
+
+    tls: None without TLS.
+    mechanism: "" without a login.
+    """
 
     tls: TlsSettings | None = None
     mechanism: str = ""

@@ -13,10 +13,11 @@ import socket
 import ssl
 from typing import cast
 
-from kvorum.broker.network.connection import Connection, Server
+from kvorum.broker.network.connection import Connection, ConnectionHost
 from kvorum.broker.network.login_limits import STRANGERS_BYTES
 from kvorum.broker.network.output_parts import FileSend
-from kvorum.broker.sasl.authentication import Authentication
+from kvorum.broker.sasl.core.authentication import Authentication
+from kvorum.runtime.errors import WireError
 from kvorum.runtime.handshake_turn import HandshakeTurn
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.wire.fetch_codec import FileSlice
@@ -41,7 +42,7 @@ class TlsConnection(Connection):
 
     def __init__(
         self,
-        server: Server,
+        host: ConnectionHost,
         sock: ssl.SSLSocket,
         peer: str,
         listener: str,
@@ -52,14 +53,15 @@ class TlsConnection(Connection):
         rules: PrincipalRules,
         handshakes: HandshakeTurn,
     ) -> None:
-        """sock: from `wrapped`; its handshake has not begun. rules: map a certificate's subject to
-        a user (ssl.principal.mapping.rules)."""
+        """sock: from `wrapped`; its handshake has not begun.
+        rules: map a certificate's subject to a user (ssl.principal.mapping.rules).
+        """
         self._rules = rules
         self._handshakes = handshakes
         self._tls_user: str | None = None
         self._is_resumed = False
         self.is_established = False
-        super().__init__(server, sock, peer, listener, loop, address, authentication)
+        super().__init__(host, sock, peer, listener, loop, address, authentication)
 
     @property
     def user(self) -> str:
@@ -106,7 +108,7 @@ class TlsConnection(Connection):
         self._is_resumed = False
         if self.is_closed or not self._is_reading:
             return
-        if self.server.loop_turn.is_spent:
+        if self.host.loop_turn.is_spent:
             self._read_pending_soon()
             return
         self._on_readable()
@@ -126,15 +128,26 @@ class TlsConnection(Connection):
             self.close("TLS: the client does not read the handshake")
             return False
         except OSError as failure:
-            self.server.on_handshake_failed(self, failure)
+            self.host.on_handshake_failed(self, failure)
             self.close(f"TLS: {failure}")
             return False
         finally:
             self._handshakes.spend(self._loop.time() - began_s, self._loop)
         self.is_established = True
-        certificate = self._tls.getpeercert()
-        if certificate:
-            self._tls_user = self._rules.user_of(certificate)
+        return self.authentication is not None or self._take_user()
+
+    def _take_user(self) -> bool:
+        """Map the client's certificate to its user. False if the connection was closed because it
+        has no user."""
+        certificate = self._tls.getpeercert(binary_form=True)
+        try:
+            if certificate is not None:
+                self._tls_user = self._rules.user_of(certificate)
+        except WireError as failure:
+            self.host.on_handshake_failed(self, failure)
+            self.close(f"TLS: {failure}")
+            return False
+        self.note_login(is_again=False, is_allowed=True)
         return True
 
     # --- out ---------------------------------------------------------------------------------
@@ -167,7 +180,7 @@ class TlsConnection(Connection):
         try:
             data: bytes = file.pread(want, send.position)
         except OSError as failure:
-            self.server.on_file_failed(file.path, failure)
+            self.host.on_file_failed(file.path, failure)
             raise
         if not data:
             raise ConnectionAbortedError("the log segment was truncated while it was sent")

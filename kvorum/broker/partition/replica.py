@@ -12,27 +12,29 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import NamedTuple
 
+from kvorum.broker.config.topic_config import TopicConfig
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.metrics.counters import TopicMetrics
-from kvorum.broker.network.purgatory import LoopTurn, PendingAck
-from kvorum.broker.partition.batch_validation import ProduceTerms, checked_header, refusal
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.recompression import Recompressor
-from kvorum.broker.partition.refused_sequences import RefusedSequences, check_sequence
-from kvorum.broker.partition.topic_config import TopicConfig
-from kvorum.broker.transactions.verification import Verifications, admit
+from kvorum.broker.partition.core.batch_validation import ProduceTerms, checked_header, refusal
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.refused_sequences import RefusedSequences, check_sequence
+from kvorum.broker.partition.core.truncation import is_of_another_history, truncation_offset
+from kvorum.broker.partition.core.verification import Verifications, admit
+from kvorum.broker.partition.watchers import Watcher
+from kvorum.broker.purgatory.loop_turn import LoopTurn
+from kvorum.broker.purgatory.pending_produce import PendingAck, PendingProduce
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.disk import Disk
-from kvorum.runtime.errors import CorruptData, ErrorCode
+from kvorum.runtime.errors import CorruptData, ErrorCode, shortage_of
+from kvorum.storage.files.checkpoints import put_partition_metadata, sync_partition_metadata
 from kvorum.storage.format.batch import (
     TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
     stamp_log_append_time,
 )
-from kvorum.storage.log.checkpoints import put_partition_metadata, sync_partition_metadata
 from kvorum.storage.log.log import Log
 from kvorum.storage.log.retention import apply_retention
 from kvorum.wire.produce_codec import ProducedPartition
@@ -40,56 +42,23 @@ from kvorum.wire.produce_codec import ProducedPartition
 _log = logging.getLogger(__name__)
 
 
-class ReplicaObserver(Protocol):
-    """The host of the coordinator that lives in a replica's log; called at every change."""
+class ReplicaObserver(NamedTuple):
+    """The functions of the coordinator that lives in a replica's log; called at every change.
 
-    def on_replica(self, replica: Replica) -> None:
-        """The role, the leader epoch or the disk's state has changed, or the replica is closed."""
-
-    def on_high_watermark(self, replica: Replica) -> None: ...
-
-
-class WatcherState(Protocol):
-    """The fetch session, or single fetch, that a watched partition belongs to.
-
-    replica_id: the follower's, -1 for a consumer. dirty: the watched partitions that have news.
-    parked: the fetch that waits, if any.
+    on_replica: the role, the leader epoch or the disk's state changed, or the replica is closed.
     """
 
-    @property
-    def replica_id(self) -> int: ...
-
-    @property
-    def is_replica(self) -> bool: ...
-
-    @property
-    def dirty(self) -> Any: ...
-
-    @property
-    def parked(self) -> Any: ...
-
-
-class Watcher(Protocol):
-    """A partition that a fetch watches (`broker.fetch.fetch_sessions.Watched`)."""
-
-    replica: Replica | None
-
-    @property
-    def state(self) -> WatcherState: ...
-
-
-class Deletion(Protocol):
-    """A DeleteRecords request that waits (`broker.manager.delayed_delete_records`)."""
-
-    def check_again(self, replica: Replica) -> None: ...
+    on_replica: Callable[[Replica], None]
+    on_high_watermark: Callable[[Replica], None]
 
 
 class Replica:
     """One replica of a partition on this broker. See the docstring of this module.
 
     is_offline: true after a disk error; requests get KAFKA_STORAGE_ERROR until the replica is
-    opened again. log_dir: the data directory of its log. on_failed: called once after a disk call
-    failed or damage was found, with the operation.
+        opened again.
+    log_dir: the data directory of its log.
+    on_failed: called once after a disk call failed or damage was found, with the operation.
     """
 
     __slots__ = (
@@ -97,6 +66,7 @@ class Replica:
         "core",
         "disk",
         "has_identity",
+        "has_lacked",
         "identity_unsynced",
         "is_closed",
         "is_offline",
@@ -110,7 +80,7 @@ class Replica:
         "on_first_file",
         "pending_acks",
         "pending_deletions",
-        "recompressor",
+        "recompressing",
         "refused",
         "uncleanable",
         "verifications",
@@ -138,6 +108,7 @@ class Replica:
         self.lower_checkpoints = lower_checkpoints
         self.on_first_file = on_first_file
         self.has_identity = has_identity
+        self.has_lacked = False
         self.identity_unsynced = False
         self.is_closed = False
         self.is_offline = False
@@ -149,19 +120,25 @@ class Replica:
         self.verifications: Verifications[Callable[[ErrorCode], None]] = Verifications()
         self.watchers: dict[Watcher, None] = {}
         self.pending_acks: deque[PendingAck] = deque()
-        self.pending_deletions: list[Deletion] = []
+        #: DeleteRecords requests that wait, each called when it is to check this replica again.
+        self.pending_deletions: list[Callable[[Replica], None]] = []
         self.refused = RefusedSequences()
-        #: None if the topic has asked for no codec since this replica was created.
-        self.recompressor = None if config.target_compression is None else Recompressor(self)
+        #: Produced batches that wait for their recompression.
+        self.recompressing = 0
+
+    @property
+    def topic_partition(self) -> tuple[str, int]:
+        return self.core.topic, self.core.partition_id
+
+    @property
+    def high_watermark(self) -> int:
+        return self.core.high_watermark
 
     # --- roles -------------------------------------------------------------------------------
 
     def reconfigure(self, config: TopicConfig, now_ms: int) -> None:
         """Adopt the topic's new configs."""
         self.config = config
-        if config.target_compression is not None and self.recompressor is None:
-            # Kept when the topic no longer asks for a codec: batches may be waiting in it.
-            self.recompressor = Recompressor(self)
         self.log.reconfigure(config.log)
         self.core.min_insync_replicas = config.min_insync_replicas
         if self.core.raise_high_watermark(now_ms):
@@ -222,7 +199,8 @@ class Replica:
     ) -> tuple[ProducedPartition, int]:  # fmt: skip
         """Append a client's batch (a writable buffer; offsets are written into it).
 
-        is_verified: see `verification.admit`; checked: the batch's header, if it has been checked.
+        is_verified: see `verification.admit`.
+        checked: the batch's header, if it has been checked.
         Returns the partition's answer and, for acks=-1, the offset that the high watermark must
         reach before the answer may be sent (0: send it at once).
         """
@@ -284,6 +262,32 @@ class Replica:
         answer = self._produced(appended.base_offset, append_time_ms)
         return answer, self._wait_until(appended.last_offset + 1, terms)
 
+    def append_late(
+        self, batch: memoryview, terms: ProduceTerms, pending: PendingProduce, number: int, *,
+        is_verified: bool = False, checked: BatchHeader | None = None,
+    ) -> None:  # fmt: skip
+        """Append a batch whose request waits for it already, as number `number`.
+
+        Append even if the client was told of a time-out meanwhile: it sends the batch again as a
+        duplicate, and the batches behind this one continue its sequence.
+        """
+        answer, required = self.append(batch, terms, is_verified=is_verified, checked=checked)
+        pending.put(number, answer)
+        if required and not pending.is_done:
+            self.wait_for_replication(PendingAck(required, pending, number))
+        else:
+            pending.complete(number, ErrorCode.NONE)
+
+    def holds_for_recompression(self, batch: memoryview) -> bool:
+        """True for a batch that must wait its turn: it needs recompression, or others wait."""
+        target_compression = self.config.target_compression
+        # A follower need not recompress: it refuses the batch.
+        return self.recompressing > 0 or (
+            target_compression is not None
+            and self.core.is_leader
+            and not target_compression.fits(batch)
+        )
+
     def _unserved(self) -> ErrorCode:
         """The error if this replica accepts no appends at all, else NONE.
 
@@ -337,11 +341,8 @@ class Replica:
         has_risen = self.core.on_append(end_offset, now_ms)
         turn = self.loop_turn
         for watched in self.watchers:
-            state = watched.state
-            if state.replica_id >= 0:
-                state.dirty[watched] = None
-                if state.parked is not None:
-                    turn.wake(state.parked)
+            if watched.state.replica_id >= 0:
+                watched.note_news(turn)
         if has_risen:
             self.on_high_watermark()
 
@@ -351,7 +352,7 @@ class Replica:
         error = self._unserved()
         if error != ErrorCode.NONE:
             # The disk failed after this append, at another partition of the same request.
-            ack.pending.complete(ack.topic_index, ack.partition_index, error)
+            ack.pending.complete(ack.number, error)
             return
         acks = self.pending_acks
         if not acks or acks[-1].required_offset <= ack.required_offset:
@@ -374,7 +375,7 @@ class Replica:
             error = self.core.check_acknowledged()
             while acks and (acks[0].required_offset <= high_watermark or acks[0].pending.is_done):
                 ack = acks.popleft()
-                ack.pending.complete(ack.topic_index, ack.partition_index, error)
+                ack.pending.complete(ack.number, error)
         turn = self.loop_turn
         for watched in self.watchers:
             state = watched.state
@@ -395,7 +396,7 @@ class Replica:
     def fail_pending(self, error: ErrorCode) -> None:
         acks, self.pending_acks = self.pending_acks, deque()
         for ack in acks:
-            ack.pending.complete(ack.topic_index, ack.partition_index, error)
+            ack.pending.complete(ack.number, error)
         self.on_low_watermark()
 
     def low_watermark(self) -> int:
@@ -405,8 +406,8 @@ class Replica:
     def on_low_watermark(self) -> None:
         """Check waiting DeleteRecords again: the low watermark may have risen, or this broker has
         stopped leading."""
-        for pending in list(self.pending_deletions):
-            pending.check_again(self)
+        for check_again in list(self.pending_deletions):
+            check_again(self)
 
     def move_start(self, offset: int) -> None:
         """Start this leader's log at `offset`; followers are told at once.
@@ -434,10 +435,8 @@ class Replica:
     def notify_state_change(self) -> None:
         """The role, the epoch or the existence of this replica changed: check every watching fetch
         again."""
-        for watched in self.watchers:
-            watched.state.dirty[watched] = None
-            if watched.state.parked is not None:
-                self.loop_turn.wake(watched.state.parked)
+        for watch in self.watchers:
+            watch.note_news(self.loop_turn)
 
     # --- follower ----------------------------------------------------------------------------
 
@@ -472,30 +471,23 @@ class Replica:
         return False
 
     def truncate_for(self, epoch: int, end_offset: int, wall_ms: int) -> int:
-        """Truncate to where the leader's history and this log diverge, (epoch, end_offset)
-        (KIP-101, KIP-279).
-
-        Returns the new end offset. If this log does not have the leader's epoch, the end of its own
-        largest epoch below counts; the next fetch then asks again from there.
-        """
+        """Truncate to where the leader's history and this log diverge, (epoch, end_offset); returns
+        the new end offset. The rule is in `core/truncation`."""
         log = self.log
-        if log.epochs.latest_epoch < 0 and log.last_epoch >= 0:
-            # The log is empty, and the epoch that diverged lies below its start: the records there
-            # are of another history. Bad sequence (seed 271406): 1. The leader's records are
-            # appended behind them in the same file. 2. After a crash, recovery refuses that file;
-            # or power failed, the log start is lost, and the records of the other history are back.
+        if is_of_another_history(log.epochs, log.last_epoch):
             self.restart_at(log.start_offset, wall_ms)
             return log.end_offset
-        local_epoch, local_end = log.epochs.end_offset_for(epoch, log.end_offset)
-        if local_epoch == -1 and log.epochs.latest_epoch > -1:
-            # This log's latest epoch is older than the epoch in the leader's answer: all of its
-            # records count.
-            local_epoch, local_end = log.epochs.latest_epoch, log.end_offset
-        target = min(end_offset, local_end) if local_epoch != -1 else end_offset
         # In a compacted log the truncation may end lower, at a gap (seed 106525). A recovery point
         # left above the real end would vouch for records appended there later, which a power
         # failure can lose.
-        target = log.end_if_cut(max(min(target, log.end_offset), log.start_offset))
+        target = log.end_if_cut(
+            truncation_offset(
+                (epoch, end_offset),
+                log.epochs,
+                start_offset=log.start_offset,
+                end_offset=log.end_offset,
+            )
+        )
         if target <= log.start_offset and log.has_unknown_epochs_below(target):
             # The epochs of the records that would be left are unknown, so a fetch could not name
             # one for the leader to check.
@@ -559,7 +551,13 @@ class Replica:
 
     def fail(self, failure: OSError | CorruptData, operation: str) -> None:
         """Take the replica offline after a disk call failed or damage was found. The controller is
-        told: otherwise this broker would keep a leadership that it cannot use."""
+        told: otherwise this broker would keep a leadership that it cannot use. A read that met a
+        shortage leaves the log as it was, so the replica stays."""
+        if operation == "read" and (limit := shortage_of(failure)):
+            if not self.has_lacked:
+                self.has_lacked = True
+                _log.error("cannot read %s: %s; %s", self.log.directory, failure, limit)
+            return
         if not self.is_offline and not self.is_closed:
             self.go_offline()
             self.on_failed(self, failure, operation)

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kvorum.metadata.image.quotas import CLIENT_ID, USER
+from kvorum.metadata.configs.quotas import CLIENT_ID, USER
 from kvorum.metadata.image.records import QuotaEntity
 
 WINDOWS_KEPT_MAX = 10_000
@@ -29,8 +29,11 @@ infinite."""
 
 
 class QuotaKind(enum.Enum):
-    """The kinds of quota, by the quota's name. REQUEST: per cent of this broker's one thread;
-    MUTATION: partitions, see `broker.quotas.mutation_quota`."""
+    """The kinds of quota, by the quota's name.
+
+    REQUEST: per cent of this broker's one thread.
+    MUTATION: partitions, see `broker.quotas.mutation_quota`.
+    """
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
@@ -39,8 +42,11 @@ class QuotaKind(enum.Enum):
 
 
 class Limit(NamedTuple):
-    """A limit on clients. bound: units a second. key: the clients with the same key share one
-    window."""
+    """A limit on clients.
+
+    bound: units a second.
+    key: the clients with the same key share one window.
+    """
 
     bound: float
     key: tuple[QuotaKind, str | None, str | None]

@@ -14,6 +14,8 @@ quota is set, Metadata names the same broker as the controller to all clients
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 from kvorum.broker.quotas.client_quotas import (
     WINDOWS_KEPT_MAX,
     ClientQuotas,
@@ -21,6 +23,7 @@ from kvorum.broker.quotas.client_quotas import (
     QuotaKind,
     bounded_ms,
 )
+from kvorum.runtime.errors import ErrorCode, Rejected
 
 
 class TokenBucket:
@@ -74,3 +77,62 @@ class MutationBuckets:
                 del self._buckets[next(iter(self._buckets))]
             bucket = self._buckets[limit.key] = TokenBucket(limit.bound * self._window_s, now_ms)
         return bucket
+
+
+class MutationCharge:
+    """The charge of one request. Call `take` for each item, `give_back` for items that failed, then
+    `close`.
+
+    is_strict: the client knows THROTTLING_QUOTA_EXCEEDED.
+    """
+
+    def __init__(
+        self,
+        buckets: MutationBuckets,
+        user: str,
+        client_id: str | None,
+        now_ms: Callable[[], int],
+        *,
+        is_strict: bool,
+    ) -> None:
+        self._client_id = client_id
+        self._buckets = buckets
+        self._limit = buckets.limit(user, client_id)
+        self._is_strict = is_strict
+        self._now_ms = now_ms
+        self._taken: dict[Hashable, int] = {}
+        self._has_refused = False
+
+    def take(self, item: Hashable, partitions: int) -> Rejected | None:
+        """Charge an item for `partitions` partitions; Rejected if the client must wait."""
+        if self._limit is None or not partitions:
+            return None
+        now_ms = self._now_ms()
+        owed_ms = self._buckets.owed_ms(self._limit, now_ms)
+        if owed_ms and self._is_strict:
+            self._has_refused = True
+            return Rejected(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"client {self._client_id or ''!r} has made and deleted more than "
+                f"controller_mutation_rate={self._limit.bound:g} partitions a second: ask again "
+                f"in {owed_ms} ms",
+            )
+        self._buckets.take(self._limit, partitions, now_ms)
+        self._taken[item] = partitions
+        return None
+
+    def give_back(self, item: Hashable) -> None:
+        """Return an item's tokens, since the controller refused it; nothing happens if it was not
+        charged."""
+        if self._limit is not None:
+            self._buckets.take(self._limit, -self._taken.get(item, 0), self._now_ms())
+
+    def close(self) -> int:
+        """The pause in ms of the client for the tokens that it owes; the answer has it (KIP-219).
+
+        A client that knows the error and was served is not paused: it gets the error with its next
+        mutation, and may send other requests until then.
+        """
+        if self._limit is None or not (self._has_refused or not self._is_strict):
+            return 0
+        return self._buckets.owed_ms(self._limit, self._now_ms())

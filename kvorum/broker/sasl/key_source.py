@@ -15,14 +15,14 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.broker.sasl.jwt_validation import (
+from kvorum.broker.sasl.core.jwt_validation import (
     JwtValidator,
     Key,
     KeyUnknown,
     NoKeySet,
     parse_key_set,
 )
-from kvorum.broker.sasl.oauthbearer import Expected, KeySetPlace, Validate, Verified
+from kvorum.broker.sasl.core.oauthbearer import Expected, KeySetPlace, Validate, VerifiedToken
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import ConfigError
 
@@ -147,7 +147,7 @@ def validator_of(expected: Expected, source: KeySource, clock: Clock) -> Validat
     keys if a token's key is unknown."""
     judge = JwtValidator(expected, keys=lambda: source.keys, wall_ms=clock.wall_ms)
 
-    def validate(token: str) -> Verified:
+    def validate(token: str) -> VerifiedToken:
         try:
             return judge(token)
         except KeyUnknown:

@@ -10,13 +10,20 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
+from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.keys import partition_of
+from kvorum.broker.manager.replica_registry import ReplicaRegistry
 from kvorum.broker.metadata_answers.topic_names import TRANSACTIONS_TOPIC
-from kvorum.broker.transactions.broker_services import BrokerServices
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.broker.transactions.peers import Peers, error_of
-from kvorum.broker.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, PartitionErrors
-from kvorum.runtime.errors import ErrorCode
+from kvorum.broker.network.peers import Peers
+from kvorum.broker.transactions.core.model import TopicPartition
+from kvorum.broker.transactions.core.requests import (
+    EPOCH_BUMP_VERSION,
+    AddPartitions,
+    PartitionErrors,
+)
+from kvorum.runtime.clock import Clock
+from kvorum.runtime.errors import ErrorCode, error_code_of
+from kvorum.runtime.tasks import TaskGroup
 from kvorum.wire.versions import Api
 
 ADD_PARTITIONS_TO_TXN = Api(
@@ -44,11 +51,28 @@ _UNREACHABLE = frozenset(
 
 
 class Coordinators:
-    """The coordinators of transactional ids, on any broker."""
+    """The coordinators of transactional ids, on any broker.
 
-    def __init__(self, services: BrokerServices, peers: Peers) -> None:
-        self._services = services
+    host: those on this broker.
+    tasks: of requests that wait for a coordinator.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        host: CoordinatorHost,
+        registry: ReplicaRegistry,
+        peers: Peers,
+        tasks: TaskGroup,
+        clock: Clock,
+    ) -> None:
+        self._broker_id = broker_id
+        self._host = host
+        self._registry = registry
         self._peers = peers
+        self.tasks = tasks
+        self.clock = clock
 
     async def join(
         self,
@@ -82,8 +106,8 @@ class Coordinators:
     async def _ask(self, body: AddPartitions) -> PartitionErrors:
         leader = self._leader_of(body.transactional_id)
         answer: Any
-        if leader == self._services.broker_id:
-            answer = await self._services.transactions.request(key=body.transactional_id, body=body)
+        if leader == self._broker_id:
+            answer = await self._host.request(key=body.transactional_id, body=body)
         elif leader is None:
             answer = ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
@@ -94,7 +118,7 @@ class Coordinators:
         return errors
 
     def _leader_of(self, transactional_id: str) -> int | None:
-        topic = self._services.registry.image.topic(TRANSACTIONS_TOPIC)
+        topic = self._registry.image.topic(TRANSACTIONS_TOPIC)
         if topic is None:
             return None
         partition = topic.partitions.get(partition_of(transactional_id, len(topic.partitions)))
@@ -122,9 +146,9 @@ class Coordinators:
         if answer is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if answer.error_code:
-            return error_of(answer.error_code)
+            return error_code_of(answer.error_code)
         found = {
-            TopicPartition(topic.name, row.partition_index): error_of(row.partition_error_code)
+            TopicPartition(topic.name, row.partition_index): error_code_of(row.partition_error_code)
             for result in answer.results_by_transaction
             for topic in result.topic_results
             for row in topic.results_by_partition
@@ -141,9 +165,9 @@ def error_for_producer(
 ) -> ErrorCode:
     """The coordinator's error, translated to one that the producer's version of the API knows.
 
-    knows_concurrent: Produce v12+, TxnOffsetCommit v5+. knows_abortable: Produce v11+,
-    TxnOffsetCommit v4+. Retriable errors become NOT_ENOUGH_REPLICAS, after which the client retries
-    without refreshing its metadata.
+    knows_concurrent: Produce v12+, TxnOffsetCommit v5+.
+    knows_abortable: Produce v11+, TxnOffsetCommit v4+. Retriable errors become NOT_ENOUGH_REPLICAS,
+        after which the client retries without refreshing its metadata.
     """
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import NamedTuple
 
 from kvorum.broker.coordinator.model import FactLearned
-from kvorum.broker.coordinator.shard_context import ShardContext, State
-from kvorum.broker.transactions.broker_services import BrokerServices
-from kvorum.broker.transactions.marker_book import Batch, MarkerBook
-from kvorum.broker.transactions.marking import Marker, write_markers
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.broker.transactions.peers import Peers, error_of
-from kvorum.broker.transactions.requests import MarkersWritten, SendMarkers
-from kvorum.runtime.errors import ErrorCode
+from kvorum.broker.coordinator.shard_context import ShardContext, ShardState
+from kvorum.broker.network.peers import Peers
+from kvorum.broker.transactions.core.marker_book import Batch, MarkerBook
+from kvorum.broker.transactions.core.model import TopicPartition
+from kvorum.broker.transactions.core.requests import MarkersWritten, SendMarkers
+from kvorum.broker.transactions.marking import MarkerWriter, TransactionMarker
+from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.errors import ErrorCode, error_code_of
 from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.wire.versions import Api
 
@@ -52,9 +52,13 @@ class _Key(NamedTuple):
 class MarkerSender:
     """Sends the markers of all coordinators on this broker; its task runs while there are any."""
 
-    def __init__(self, services: BrokerServices, peers: Peers) -> None:
-        self._services = services
+    def __init__(
+        self, broker_id: int, writer: MarkerWriter, peers: Peers, image: Callable[[], ClusterImage]
+    ) -> None:
+        self._broker_id = broker_id
+        self._writer = writer
         self._peers = peers
+        self._image = image
         self._book = MarkerBook()
         self._questions: dict[Hashable, SendMarkers] = {}
         self._busy: set[int] = set()
@@ -81,7 +85,7 @@ class MarkerSender:
             while len(self._book):
                 self._wake.clear()
                 self._drop_ended()
-                image = self._services.image()
+                image = self._image()
                 for broker_id in self._busy:
                     broker = image.brokers.get(broker_id)
                     if broker is None or broker.is_fenced:
@@ -103,7 +107,7 @@ class MarkerSender:
     def _drop_ended(self) -> None:
         """Forget shard contexts that have ended: the next leader sends their markers."""
         for key in list(self._questions):
-            if isinstance(key, _Key) and key.term.state is State.ENDED:
+            if isinstance(key, _Key) and key.term.state is ShardState.ENDED:
                 self._forget(key)
 
     def _forget(self, key: Hashable) -> None:
@@ -122,7 +126,7 @@ class MarkerSender:
 
     async def _send(self, batch: Batch) -> None:
         markers = [
-            Marker(
+            TransactionMarker(
                 question.producer_id,
                 question.producer_epoch,
                 question.coordinator_epoch,
@@ -133,8 +137,8 @@ class MarkerSender:
             for _, question, partitions in batch.items
         ]
         try:
-            if batch.broker_id == self._services.broker_id:
-                verdicts = await write_markers(self._services, markers)
+            if batch.broker_id == self._broker_id:
+                verdicts = await self._writer.write(markers)
             else:
                 verdicts = await self._ask(batch.broker_id, markers)
         finally:
@@ -166,7 +170,7 @@ class MarkerSender:
         if self._book.take(key, partition, error):
             self._finish(key)
 
-    async def _ask(self, broker_id: int, markers: list[Marker]) -> Verdicts:
+    async def _ask(self, broker_id: int, markers: list[TransactionMarker]) -> Verdicts:
         """Send markers to another broker and return its results. Without an answer they are empty,
         which counts as failed."""
         values = {"markers": [_row(marker) for marker in markers]}
@@ -176,7 +180,7 @@ class MarkerSender:
             return [{} for _ in markers]
         return [
             {
-                TopicPartition(topic.name, row.partition_index): error_of(row.error_code)
+                TopicPartition(topic.name, row.partition_index): error_code_of(row.error_code)
                 for topic in answered.topics
                 for row in topic.partitions
             }
@@ -186,7 +190,7 @@ class MarkerSender:
         ]
 
 
-def _row(marker: Marker) -> dict[str, object]:
+def _row(marker: TransactionMarker) -> dict[str, object]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition_id in marker.partitions:
         by_topic.setdefault(topic, []).append(partition_id)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.transactions.broker_services import BrokerServices
-from kvorum.broker.transactions.model import TopicPartition
+from kvorum.broker.transactions.coordinators import Coordinators
+from kvorum.broker.transactions.core.model import TopicPartition
 from kvorum.runtime.errors import ErrorCode
 
 
 async def admit_offsets(
-    services: BrokerServices,
+    coordinators: Coordinators,
     replica: Replica,
     *,
     transactional_id: str,
@@ -44,7 +44,7 @@ async def admit_offsets(
             # has ended already.
             continue
         partition = TopicPartition(core.topic, core.partition_id)
-        errors = await services.transaction_driver.coordinators.join(
+        errors = await coordinators.join(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

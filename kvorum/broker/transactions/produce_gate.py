@@ -1,9 +1,10 @@
 """The produce gate: holds the transactional batches of one Produce request until the coordinator
 has verified them.
 
-Walk: `broker/api/produce` -> `holds` for each partition -> `start` asks the coordinator once for
-all partitions without a pending verification -> its answer lets the batches in. They are appended
-in their order of arrival, including those of later requests. The rules are in `verification`.
+Walk: `kvorum/broker/api/produce` -> `holds` for each partition -> `start` asks the coordinator once
+for all partitions without a pending verification -> its answer lets the batches in. They are
+appended in their order of arrival, including those of later requests. The rules are in
+`verification`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from kvorum.broker.network.purgatory import PendingAck, PendingProduce
-from kvorum.broker.partition.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.verification import FIRST_ADDING_VERSION, needs_verification
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.transactions.broker_services import BrokerServices
-from kvorum.broker.transactions.coordinators import error_for_producer
-from kvorum.broker.transactions.model import TopicPartition
-from kvorum.broker.transactions.verification import FIRST_ADDING_VERSION, needs_verification
+from kvorum.broker.purgatory.pending_produce import PendingProduce
+from kvorum.broker.transactions.coordinators import Coordinators, error_for_producer
+from kvorum.broker.transactions.core.model import TopicPartition
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import MAGIC, BatchError, BatchHeader, check_crc, read_header
 from kvorum.wire.produce_codec import ProducedPartition
@@ -26,32 +26,32 @@ FIRST_ABORTABLE_VERSION = 11
 
 
 class _Held(NamedTuple):
-    """A held batch. batch: a copy, since the bytes of a request are invalid after its handler
-    returns."""
+    """A held batch.
+
+    batch: a copy, since the bytes of a request are invalid after its handler returns.
+    number: of the partition in the request.
+    """
 
     replica: Replica
     header: BatchHeader
     batch: memoryview
-    topic_index: int
-    partition_index: int
+    number: int
 
 
 class ProduceGate:
     """The gate of one request with a transactional id. held: the batches that `start` asks for."""
 
-    __slots__ = ("_services", "_terms", "_transactional_id", "held")
+    __slots__ = ("_coordinators", "_terms", "_transactional_id", "held")
 
     def __init__(
-        self, services: BrokerServices, transactional_id: str, terms: ProduceTerms
+        self, coordinators: Coordinators, transactional_id: str, terms: ProduceTerms
     ) -> None:
-        self._services = services
+        self._coordinators = coordinators
         self._transactional_id = transactional_id
         self._terms = terms
         self.held: list[_Held] = []
 
-    def holds(
-        self, replica: Replica, batch: memoryview, topic_index: int, partition_index: int
-    ) -> bool:
+    def holds(self, replica: Replica, batch: memoryview, number: int) -> bool:
         """True if the batch must wait. Otherwise it is to be appended now; the append may refuse
         it."""
         try:
@@ -69,8 +69,7 @@ class ProduceGate:
         is_pending = replica.verifications.is_pending(header.producer_id, header.producer_epoch)
         if not is_pending and not _needs_verification(replica, header):
             return False
-        copy = memoryview(bytearray(batch))
-        self.held.append(_Held(replica, header, copy, topic_index, partition_index))
+        self.held.append(_Held(replica, header, memoryview(bytearray(batch)), number))
         return True
 
     def start(self, pending: PendingProduce) -> None:
@@ -89,7 +88,7 @@ class ProduceGate:
                 key = (header.producer_id, header.producer_epoch)
                 to_ask.setdefault(key, []).append(held.replica)
         for (producer_id, producer_epoch), replicas in to_ask.items():
-            self._services.in_background(
+            self._coordinators.tasks.spawn(
                 self._ask(producer_id, producer_epoch, replicas), "verify-transaction"
             )
 
@@ -98,7 +97,7 @@ class ProduceGate:
             TopicPartition(replica.core.topic, replica.core.partition_id): replica
             for replica in replicas
         }
-        errors = await self._services.transaction_driver.coordinators.join(
+        errors = await self._coordinators.join(
             transactional_id=self._transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -113,7 +112,6 @@ class ProduceGate:
                 let_in(verdict)
 
     def _let_in(self, held: _Held, pending: PendingProduce, verdict: ErrorCode) -> None:
-        at = (held.topic_index, held.partition_index)
         core = held.replica.core
         if verdict != ErrorCode.NONE:
             told = error_for_producer(
@@ -130,21 +128,13 @@ class ProduceGate:
                 f" not known to be in the transaction of producer {held.header.producer_id}"
                 f" epoch {held.header.producer_epoch} ({verdict.name})"
             )
-            pending.put(
-                *at, ProducedPartition(core.partition_id, told.value, error_message=sentence)
-            )
-            pending.complete(*at, ErrorCode.NONE)
+            answer = ProducedPartition(core.partition_id, told.value, error_message=sentence)
+            pending.put(held.number, answer)
+            pending.complete(held.number, ErrorCode.NONE)
             return
-        # Append even if the client was told of a time-out meanwhile: it sends the batch again as a
-        # duplicate, and the batches behind this one continue its sequence.
-        clock = self._services.replicas.clock
+        clock = self._coordinators.clock
         terms = self._terms._replace(now_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
-        answer, required = held.replica.append(held.batch, terms, is_verified=True)
-        pending.put(*at, answer)
-        if required and not pending.is_done:
-            held.replica.wait_for_replication(PendingAck(required, pending, *at))
-        else:
-            pending.complete(*at, ErrorCode.NONE)
+        held.replica.append_late(held.batch, terms, pending, held.number, is_verified=True)
 
 
 def _needs_verification(replica: Replica, header: BatchHeader) -> bool:

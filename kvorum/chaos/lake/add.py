@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.milestones import METADATA_FOLDER
 from kvorum.chaos.lake import exports, run_rows
 from kvorum.chaos.lake.parts import ROWS_PER_GROUP, Addition, write_rows
 from kvorum.chaos.lake.store import COMPACTED, RUN_ID, Lake
 from kvorum.chaos.lake.tables import RUNS, TABLES, arrow_schema
+from kvorum.chaos.outages.milestones import METADATA_FOLDER
 from kvorum.metadata.inspect.export_schema import Table
 from kvorum.runtime.errors import ConfigError, CorruptData
 
@@ -34,9 +34,11 @@ def add(
 ) -> Added:
     """Add a run's folder, or a folder of exported metadata.
 
-    wall_ms: now, for an export. run_id: in place of the run's own. is_replaced: replace a run of
-    that id. Raises ConfigError for a folder that is neither, an id that is taken or has other
-    characters than letters, digits, dot, dash and underscore; CorruptData for a damaged file.
+    wall_ms: now, for an export.
+    run_id: in place of the run's own.
+    is_replaced: replace a run of that id.
+    Raises ConfigError for a folder that is neither, an id that is taken or has other characters
+    than letters, digits, dot, dash and underscore; CorruptData for a damaged file.
     """
     source = Path(folder)
     is_run = run_rows.is_run(source)
@@ -80,8 +82,9 @@ def _write_export(addition: Addition, source: Path, name: str, wall_ms: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """files_before, files_after: of the whole lake. removed: runs that had never been added
-    completely."""
+    """files_before, files_after: of the whole lake.
+    removed: runs that had never been added completely.
+    """
 
     files_before: int
     files_after: int

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.milestones import METADATA_LOG, milestones_of
 from kvorum.chaos.lake.parts import Addition
 from kvorum.chaos.lake.run_rows import milestone_rows
 from kvorum.chaos.lake.tables import MILESTONES, OF_METADATA, RUNS
+from kvorum.chaos.outages.milestones import METADATA_LOG, milestones_of
 from kvorum.metadata.inspect.export_schema import (
     METADATA_RECORDS,
     SCHEMA_FILE,

@@ -6,13 +6,11 @@ group. The last line of a run that was killed may be torn; the rows before it co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.figures import REPORT_VERSION
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.history import (
     COMMIT,
     FAULT_BEGIN,
     FAULT_END,
@@ -30,16 +28,24 @@ from kvorum.chaos.experiment.history import (
     read_header,
     read_history,
 )
-from kvorum.chaos.experiment.milestones import (
+from kvorum.chaos.lake.parts import Addition
+from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, VOTERS
+from kvorum.chaos.outages.milestones import (
     Milestone,
     RunMilestones,
     milestones_in,
 )
-from kvorum.chaos.experiment.observations import QuorumSeen, read_observation
-from kvorum.chaos.experiment.recovery import struck_ms_of
-from kvorum.chaos.experiment.report import REPORT_HTML, REPORT_JSON, RUN_FILE, read_record
-from kvorum.chaos.lake.parts import Addition
-from kvorum.chaos.lake.tables import FAULTS, HISTORY, MILESTONES, RUNS, VOTERS
+from kvorum.chaos.outages.observations import QuorumSeen, read_observation
+from kvorum.chaos.outages.recovery import struck_ms_of
+from kvorum.chaos.report.document import (
+    REPORT_JSON,
+    REPORT_VERSION,
+    OtherVersion,
+    RunReport,
+    read_json,
+)
+from kvorum.chaos.report.report import REPORT_HTML
+from kvorum.chaos.run_record import RUN_FILE, RunRecord, read_record
 from kvorum.runtime.errors import ConfigError, CorruptData
 
 Row = Sequence[Any]
@@ -66,7 +72,7 @@ def write_run(addition: Addition, folder: Path) -> str:
     path = str(folder / HISTORY_FILE)
     header = read_header(path)
     record = record_in(folder)
-    check_whole(path, record.get("history_bytes"))
+    check_whole(path, None if record is None else record.history_bytes)
     decisions = RunMilestones(milestones_in(str(folder)), header.wall_start_ms)
     fold = _Fold(header, decisions)
     with addition.table(HISTORY) as history, addition.table(VOTERS) as voters:
@@ -76,7 +82,7 @@ def write_run(addition: Addition, folder: Path) -> str:
             fold.add(event)
             for row in voter_rows(event, header.wall_start_ms):
                 voters.add(row)
-    topic = record.get("configuration", {}).get("topic", {}).get("name")
+    topic = None if record is None else record.configuration.get("topic", {}).get("name")
     try:
         faults = list(fold.fault_rows(topic))
     except (KeyError, TypeError) as error:
@@ -192,9 +198,9 @@ class _Fold:
             )
 
 
-def record_in(folder: Path) -> dict[str, Any]:
-    """The content of run.json; empty for a run that was killed before it was written."""
-    return read_record(str(folder)) if (folder / RUN_FILE).exists() else {}
+def record_in(folder: Path) -> RunRecord | None:
+    """The record of the run; None for a run that was killed before it was written."""
+    return read_record(str(folder)) if (folder / RUN_FILE).exists() else None
 
 
 def runs_row(folder: Path, run_id: str, rows: dict[str, int], milestones_source: str) -> Row:
@@ -202,22 +208,42 @@ def runs_row(folder: Path, run_id: str, rows: dict[str, int], milestones_source:
     `write_run`."""
     header = read_header(str(folder / HISTORY_FILE))
     record, report = record_in(folder), _report_in(folder)
-    configuration = record.get("configuration", {})
-    topic, workload = configuration.get("topic", {}), configuration.get("workload", {})
-    promises = configuration.get("promises") or {}
-    system = record.get("system") or {"name": header.system or None}
     page = folder / REPORT_HTML
     values: dict[str, Any] = {
+        **dict.fromkeys(column.name for column in RUNS.columns),
         "id": run_id,
         "kind": "chaos",
-        "experiment": record.get("title"),
-        "tags": record.get("tags"),
-        "system": system.get("name"),
-        "version": system.get("version"),
-        "seed": record.get("seed"),
-        "verdict": report.get("verdict"),
-        "reasons": report.get("reasons"),
-        "is_complete": bool(record) and record.get("error") is None,
+        "system": header.system or None,
+        "is_complete": record is not None and record.error is None,
+        "promises": [],
+        "broken_promises": [],
+        "started_wall_ms": header.wall_start_ms,
+        "history_start_wall_ms": header.wall_start_ms,
+        "milestones_source": milestones_source,
+        "report": str(page.absolute()) if page.exists() else None,
+        "rows": sorted(rows.items()),
+    }
+    if record is not None:
+        values |= _of_record(record)
+    if report is not None:
+        values |= {
+            "verdict": report.verdict,
+            "reasons": list(report.reasons),
+            "broken_promises": [one.promise for one in report.promises if not one.is_kept],
+            "lost": report.lost,
+            "duplicated": report.duplicated,
+            "reordered": report.reordered,
+        }
+    return [values[column.name] for column in RUNS.columns]
+
+
+def _of_record(record: RunRecord) -> dict[str, Any]:
+    configuration = record.configuration
+    topic, workload = configuration.get("topic", {}), configuration.get("workload", {})
+    values = {
+        "experiment": record.title,
+        "tags": list(record.tags),
+        "seed": record.seed,
         "controllers": configuration.get("controllers"),
         "brokers": configuration.get("brokers"),
         "topic": topic.get("name"),
@@ -226,35 +252,23 @@ def runs_row(folder: Path, run_id: str, rows: dict[str, int], milestones_source:
         "min_insync_replicas": topic.get("min_insync_replicas"),
         "records_per_second": workload.get("records_per_second"),
         "record_bytes": workload.get("record_bytes"),
-        "promises": [(name, limit) for name, limit in promises.items() if limit is not None],
-        "broken_promises": [
-            item["promise"] for item in report.get("promises", ()) if not item["is_kept"]
-        ],
-        "lost": report.get("lost"),
-        "duplicated": report.get("duplicated"),
-        "reordered": report.get("reordered"),
-        "started_wall_ms": record.get("started_wall_ms", header.wall_start_ms),
-        "ended_wall_ms": record.get("ended_wall_ms"),
-        "history_start_wall_ms": header.wall_start_ms,
-        "milestones_source": milestones_source,
-        "report": str(page.absolute()) if page.exists() else None,
-        "rows": sorted(rows.items()),
+        "promises": list(record.stated_promises.items()),
+        "started_wall_ms": record.started_wall_ms,
+        "ended_wall_ms": record.ended_wall_ms,
     }
-    return [values[column.name] for column in RUNS.columns]
+    if record.system is None:
+        return values
+    return values | {"system": record.system.name, "version": record.system.version}
 
 
-def _report_in(folder: Path) -> dict[str, Any]:
-    """The content of report.json; empty for a run that was not judged. Raises CorruptData."""
+def _report_in(folder: Path) -> RunReport | None:
+    """The report of the run; None for a run that was not judged. Raises CorruptData."""
     path = folder / REPORT_JSON
-    if not path.exists():
-        return {}
-    again = f"kvorum report {folder} writes it again"
     try:
-        document = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CorruptData(str(path), 0, f"not a report: {error}; {again}") from error
-    version = document.get("version") if isinstance(document, dict) else None
-    if version != REPORT_VERSION:
-        reason = f"a report of version {version}, not {REPORT_VERSION}; {again}"
-        raise CorruptData(str(path), 0, reason)
-    return dict(document)
+        return read_json(folder) if path.exists() else None
+    except OtherVersion as error:
+        reason = (
+            f"a report of version {error.version}, not {REPORT_VERSION}; "
+            f"kvorum report {folder} writes it again"
+        )
+        raise CorruptData(str(path), 0, reason) from error

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvorum.chaos.experiment.diff import diff_runs
-from kvorum.chaos.experiment.history import HISTORY_FILE
-from kvorum.chaos.live.runner import RunResult, run
+from kvorum.chaos.history import HISTORY_FILE
+from kvorum.chaos.live.runner import run
 from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import choose_system
+from kvorum.chaos.report.diff import diff_runs
+from kvorum.chaos.report.report import RunResult
 from kvorum.runtime.errors import ConfigError
 
 DUEL_HTML = "duel.html"
@@ -20,7 +21,9 @@ DUEL_JSON = "duel.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuelResult:
-    """results: of the two runs, in the order of the systems; page: the HTML file."""
+    """results: of the two runs, in the order of the systems.
+    page: the HTML file.
+    """
 
     systems: tuple[str, str]
     results: tuple[RunResult, RunResult]

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kvorum.chaos.live.toxiproxy import ToxiproxyError
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyEnded
+from kvorum.chaos.live.host.toxiproxy import ToxiproxyError
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyEnded
 from kvorum.runtime.errors import KvorumError
 
 #: The error of a run whose record has no end: `execute` replaces it when the run ends.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from kvorum.chaos.experiment.history import HistoryWriter
-from kvorum.chaos.experiment.scenario import Configuration
-from kvorum.chaos.experiment.workloads import WorkloadKind
-from kvorum.chaos.live.processes import wait_until
+from kvorum.chaos.experiment_file.experiment import Configuration
+from kvorum.chaos.experiment_file.workloads import WorkloadKind
+from kvorum.chaos.history import HistoryWriter
+from kvorum.chaos.live.host.processes import wait_until
 from kvorum.chaos.workloads.clients import open_admin
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
 from kvorum.chaos.workloads.create_topics import CreateTopicsLoad

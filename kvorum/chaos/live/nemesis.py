@@ -10,12 +10,12 @@ import dataclasses
 import heapq
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from kvorum.chaos.experiment.steps import Action, Probe, Step
-from kvorum.chaos.faults import describe, duration_of
-from kvorum.chaos.live.injector import Injected, Injector
-from kvorum.chaos.live.probes import Measurement, Probes
+from kvorum.chaos.experiment_file.steps import Action, Probe, Step
+from kvorum.chaos.faults import duration_of
+from kvorum.chaos.live.faults.injector import Injected, Injector
+from kvorum.chaos.live.probes import Probes
+from kvorum.chaos.run_record import Measurement, StepOutcome
 from kvorum.chaos.targets import UnresolvableTarget
 from kvorum.runtime.clock import monotonic_ms
 
@@ -27,16 +27,6 @@ _LOOK_MS = 200
 
 #: The monotonic time in ms at which a fault is undone at the latest, its id, and the fault.
 Due = tuple[int, int, Injected]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
-    """The outcome of one step. `reason` says why it was skipped."""
-
-    name: str
-    description: str
-    is_done: bool
-    reason: str = ""
 
 
 class Nemesis:
@@ -138,7 +128,7 @@ class Nemesis:
 
     def _inject(self, action: Action) -> Injected | None:
         deadline_ms = monotonic_ms() + _TARGET_TIMEOUT_MS
-        description = describe(action.fault)
+        description = action.fault.text()
         while True:
             try:
                 injected = self._injector.inject(action.name, action.fault)

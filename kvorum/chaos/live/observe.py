@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from kvorum.chaos.addresses import client_of
 from kvorum.chaos.live.systems.protocol import NotObservable, System, active_controller
-from kvorum.chaos.targets import ClusterView, PartitionView
+from kvorum.chaos.targets import PartitionView, TargetView
 from kvorum.runtime.errors import required
 
 METADATA_TIMEOUT_S = 3.0
@@ -72,7 +73,7 @@ class TopicWatch:
         )
 
 
-def view_of(system: System, topic: str, state: TopicState | None) -> ClusterView:
+def view_of(system: System, topic: str, state: TopicState | None) -> TargetView:
     """The view that targets are resolved against. Asks for the active controller."""
     names = {node.node_id: node.name for node in system.nodes()}
     partitions: dict[tuple[str, int], PartitionView] = {}
@@ -83,15 +84,29 @@ def view_of(system: System, topic: str, state: TopicState | None) -> ClusterView
                 replicas=tuple(names[broker] for broker in state.replicas[number]),
                 isr=tuple(names[broker] for broker in state.isr[number]),
             )
+    return TargetView(**facts_of(system), partitions=partitions)
+
+
+class SystemFacts(TypedDict):
+    """The fields of a `TargetView` that follow from the system, without the partitions."""
+
+    controllers: tuple[str, ...]
+    brokers: tuple[str, ...]
+    killed: frozenset[str]
+    paused: frozenset[str]
+    active_controller: str | None
+
+
+def facts_of(system: System) -> SystemFacts:
+    """The facts about the nodes that targets need now. Asks for the active controller."""
     try:
         active: str | None = active_controller(system)
     except NotObservable:
         active = None
-    return ClusterView(
+    return SystemFacts(
         controllers=system.plan.controllers,
         brokers=system.plan.brokers,
         killed=system.killed.union(system.died_unasked()),
         paused=system.paused,
         active_controller=active,
-        partitions=partitions,
     )

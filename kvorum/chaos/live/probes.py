@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from kvorum.chaos.experiment.steps import Probe
+from kvorum.chaos.experiment_file.steps import Probe
 from kvorum.chaos.live.observe import TopicWatch
 from kvorum.chaos.live.systems.protocol import NotObservable, System
+from kvorum.chaos.run_record import Measurement
 from kvorum.chaos.workloads.produce import ProduceLoad
 from kvorum.runtime.errors import invariant
 
 _RATE_WINDOW_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """A probe's result. `value` is None if the cluster did not answer (see reason)."""
-
-    name: str
-    func: str
-    value: float | None
-    tolerance: str
-    is_accepted: bool
-    reason: str = ""
-
-
 class Probes:
-    """Measures what `chaos.experiment.steps.PROBES` lists."""
+    """Measures what `chaos.experiment_file.steps.PROBES` lists."""
 
     def __init__(self, *, system: System, watch: TopicWatch, load: ProduceLoad) -> None:
         self._system = system

@@ -8,33 +8,32 @@ process of the run is left when `run` returns or raises.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import random
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter, has_events
-from kvorum.chaos.experiment.report import RUN_FILE, write_report
-from kvorum.chaos.experiment.scenario import Experiment
-from kvorum.chaos.experiment.steps import Step
+from kvorum.chaos.experiment_file.experiment import Experiment
+from kvorum.chaos.experiment_file.steps import Step
+from kvorum.chaos.history import HISTORY_FILE, HistoryWriter, has_events
 from kvorum.chaos.live.endings import (
     BY_SIGNAL,
-    UNENDED,
     OutputClosed,
     is_of_toxiproxy,
     orderly_termination,
     reason_of,
     while_open,
 )
-from kvorum.chaos.live.injector import Injector
+from kvorum.chaos.live.faults.injector import Injector
+from kvorum.chaos.live.host.processes import NotReached, wait_until
+from kvorum.chaos.live.host.toxiproxy_server import find_server
 from kvorum.chaos.live.loads import Loads, prefixed
 from kvorum.chaos.live.nemesis import Nemesis
+from kvorum.chaos.live.new_record import load_text, new_record, versions_of
 from kvorum.chaos.live.observation.nodes import views_of
 from kvorum.chaos.live.observation.observer import Observer
 from kvorum.chaos.live.observe import (
@@ -42,16 +41,14 @@ from kvorum.chaos.live.observe import (
     TopicWatch,
     view_of,
 )
-from kvorum.chaos.live.probes import Measurement, Probes
-from kvorum.chaos.live.processes import NotReached, wait_until
-from kvorum.chaos.live.run_record import configuration_dict, load_text, versions_of
+from kvorum.chaos.live.probes import Probes
 from kvorum.chaos.live.systems.limits import load_for
 from kvorum.chaos.live.systems.opening import (
     CLUSTER,
     LOGS,
     NO_ACCESS,
     Access,
-    Opened,
+    OpenedSystem,
     SystemChoice,
     WarmCluster,
     choose_system,
@@ -64,9 +61,9 @@ from kvorum.chaos.live.systems.protocol import (
     System,
     node_named,
 )
-from kvorum.chaos.live.toxiproxy_server import find_server
 from kvorum.chaos.live.users import bootstrap_of_load
-from kvorum.launch.client_security import NONE
+from kvorum.chaos.report.report import RunResult, write_report
+from kvorum.chaos.run_record import WARM, write_record
 from kvorum.runtime.clock import monotonic_ms, wall_ms
 from kvorum.runtime.errors import ConfigError, KvorumError
 from kvorum.runtime.private_files import private_files
@@ -91,22 +88,6 @@ _RECORD_INTERVAL_MS = 1_000
 CarryOut = Callable[[Nemesis, Probes], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """The outcome of a run. verdict: passed | failed | inconclusive; reasons: why it is not
-    `passed`; summary: one line."""
-
-    verdict: str
-    reasons: tuple[str, ...]
-    summary: str
-    seed: int
-    run_dir: str
-    history_file: str
-    report_json: str
-    report_html: str
-    rerun: str
-
-
 @private_files()
 def run(
     experiment_path: str,
@@ -122,9 +103,10 @@ def run(
     access: Access = NO_ACCESS,
 ) -> RunResult:
     """Run an experiment on a fresh cluster and write everything into output_dir, which its owner
-    alone may read: a run holds ACLs and the metadata's records.
+        alone may read: a run holds ACLs and the metadata's records.
 
-    seed: replaces the file's own seed. system, kafka_libs, is_owned: see `choose_system`.
+    seed: replaces the file's own seed.
+    system, kafka_libs, is_owned: see `choose_system`.
     carry_out: takes the place of method and rollbacks, for a caller that decides the steps itself.
     warm: a running cluster to use in place of a fresh one; its topics get the prefix `FILE-SEED.`.
     access: a secure cluster, or the user on an attached one.
@@ -138,7 +120,7 @@ def run(
         else warm.choice
     )
     experiment = load_for(choice, experiment_path, seed=seed)
-    experiment = dataclasses.replace(
+    experiment = replace(
         experiment,
         configuration=configuration_for(choice, experiment.configuration, access),
     )
@@ -152,7 +134,7 @@ def run(
     chosen = experiment.configuration.seed
     rerun = f"kvorum chaos run {shlex.quote(experiment_path)} --seed {chosen}{choice.option}"
     if carry_out is not None:
-        experiment = dataclasses.replace(experiment, rollbacks=())
+        experiment = replace(experiment, rollbacks=())
     tell = _no_progress if progress is None else while_open(progress)
     session = _Session(experiment, choice, run_dir, tell, rerun, carry_out)
     if warm is not None:
@@ -165,9 +147,9 @@ def run(
         if history.exists() and has_events(str(history)):
             # If the files cannot be judged, the error that ended the run says more.
             with contextlib.suppress(KvorumError):
-                return finish(str(run_dir))
+                return write_report(str(run_dir))
         raise
-    return finish(str(run_dir))
+    return write_report(str(run_dir))
 
 
 def _make_room(run_dir: Path) -> None:
@@ -183,22 +165,6 @@ def _make_room(run_dir: Path) -> None:
     for name in (CLUSTER, LOGS):
         shutil.rmtree(run_dir / name, ignore_errors=True)
     history.unlink()
-
-
-def finish(run_dir: str) -> RunResult:
-    """Check a run folder and write its report. Also used for a folder of an earlier run."""
-    report = write_report(run_dir)
-    return RunResult(
-        verdict=report.verdict,
-        reasons=report.reasons,
-        summary=report.summary,
-        seed=report.seed,
-        run_dir=run_dir,
-        history_file=str(Path(run_dir) / HISTORY_FILE),
-        report_json=report.json_file,
-        report_html=report.html_file,
-        rerun=report.rerun,
-    )
 
 
 def _no_progress(_: str) -> None:
@@ -232,52 +198,30 @@ class _Session:
         self._carry_out = carry_out or _run_steps(experiment.method)
         self._warm: WarmCluster | None = None
         self._prefix = ""
-        self._record: dict[str, Any] = {
-            "version": 1,
-            "title": experiment.title,
-            "description": experiment.description,
-            "tags": list(experiment.tags),
-            "seed": experiment.configuration.seed,
-            "cluster": "fresh" if choice.attached is None else "attached",
-            "rerun": rerun,
-            "configuration": configuration_dict(experiment.configuration),
-            "steady_state_title": experiment.steady_state_title,
-            "started_wall_ms": wall_ms(),
-            "steady_state_before": [],
-            "steady_state_after": [],
-            "probes": [],
-            "steps": [],
-            "is_converged": False,
-            "is_final_read_complete": False,
-            "died_unasked": [],
-            "notes": [],
-            "error": UNENDED,
-            "is_lab_failure": False,
-            "system": {"name": choice.name, "version": choice.version},
-            "is_secure": experiment.configuration.is_secure or choice.security != NONE,
-            "versions": {},
-        }
+        self._record = new_record(experiment, choice, rerun)
 
     def use(self, warm: WarmCluster, *, prefix: str) -> None:
         """Run on a cluster that runs already, with topics that begin with the prefix."""
         self._warm, self._prefix = warm, prefix
-        self._record["cluster"] = "warm"
+        self._record = replace(self._record, cluster=WARM)
 
     def execute(self) -> None:
         self._write_record()
         try:
             with ExitStack() as stack:
                 self._run(stack)
-            self._record["error"] = None
+            self._record = replace(self._record, error=None)
         except BaseException as error:
-            self._record["error"] = reason_of(error)
-            self._record["is_lab_failure"] = is_of_toxiproxy(error)
+            self._record = replace(
+                self._record, error=reason_of(error), is_lab_failure=is_of_toxiproxy(error)
+            )
             raise
         finally:
             with contextlib.suppress(FileNotFoundError):  # it ended before the history was begun
-                self._record["history_bytes"] = (self._run_dir / HISTORY_FILE).stat().st_size
+                size = (self._run_dir / HISTORY_FILE).stat().st_size
+                self._record = replace(self._record, history_bytes=size)
             self._write_record()
-            if self._record["error"] in BY_SIGNAL:
+            if self._record.error in BY_SIGNAL:
                 # An OutputClosed from here would replace the signal's exception, and `run` would
                 # judge the run as after an error.
                 with contextlib.suppress(OutputClosed):
@@ -289,16 +233,14 @@ class _Session:
         is_left = self._leaves_its_cluster()
         left = "the cluster is healed and runs on" if is_left else "the cluster is stopped"
         self._progress(
-            f"{self._record['error']}; {left}; kvorum report {self._run_dir} judges the run"
+            f"{self._record.error}; {left}; kvorum report {self._run_dir} judges the run"
         )
 
     def _write_record(self) -> None:
         """Write run.json. A run that is killed leaves the last one, from which it can be judged."""
-        self._record["ended_wall_ms"] = wall_ms()
+        self._record = replace(self._record, ended_wall_ms=wall_ms())
         self._next_record_ms = monotonic_ms() + _RECORD_INTERVAL_MS
-        beside = self._run_dir / f"{RUN_FILE}.new"
-        beside.write_text(json.dumps(self._record, indent=1), encoding="utf-8")
-        beside.replace(self._run_dir / RUN_FILE)
+        write_record(self._record, self._run_dir)
 
     def _run(self, stack: ExitStack) -> None:
         history = stack.enter_context(self._open_history())
@@ -311,7 +253,7 @@ class _Session:
         configuration = prefixed(self._configuration, system.topic_prefix)
         own = bootstrap_of_load(system)
         loads = Loads(configuration, bootstrap=own, history=history, admin=bootstrap)
-        self._record["compacted_topics"] = list(loads.compacted_topics)
+        self._record = replace(self._record, compacted_topics=tuple(loads.compacted_topics))
         if self._warm is not None:
             self._warm.note_compacted(loads.compacted_topics)
         loads.create_topics()
@@ -347,7 +289,7 @@ class _Session:
         loads.await_flow(timeout_ms=self._configuration.start_timeout_ms)
         nemesis.wait(self._configuration.warm_up_ms)
         before = probes.measure_all(self._experiment.steady_state)
-        self._record["steady_state_before"] = _as_dicts(before)
+        self._record = replace(self._record, steady_state_before=tuple(before))
         if all(measurement.is_accepted for measurement in before):
             self._carry_out(nemesis, probes)
         else:
@@ -359,9 +301,12 @@ class _Session:
         nemesis.wait(self._configuration.cool_down_ms)
         self._converge(watch, check)
         after = probes.measure_all(self._experiment.steady_state)
-        self._record["steady_state_after"] = _as_dicts(after)
-        self._record["probes"] = _as_dicts(nemesis.measurements)
-        self._record["steps"] = _as_dicts(nemesis.outcomes)
+        self._record = replace(
+            self._record,
+            steady_state_after=tuple(after),
+            probes=tuple(nemesis.measurements),
+            steps=tuple(nemesis.outcomes),
+        )
         loads.stop()
         check()
         self._read_to_the_end(loads)
@@ -377,9 +322,9 @@ class _Session:
         try:
             injector.end_all()
         except (KvorumError, OSError) as error:
-            self._record["notes"].append(f"a fault may be in force still: {error}")
+            self._add_note(f"a fault may be in force still: {error}")
 
-    def _check(self, opened: Opened, loads: Loads, observer: Observer) -> None:
+    def _check(self, opened: OpenedSystem, loads: Loads, observer: Observer) -> None:
         """Raise KvorumError if a part ended early without which the run proves nothing."""
         if opened.server is not None:
             opened.server.check()
@@ -395,24 +340,24 @@ class _Session:
     def _open_history(self) -> HistoryWriter:
         return HistoryWriter(
             str(self._run_dir / HISTORY_FILE),
-            run_id=f"{self._record['started_wall_ms']}-{self._record['seed']}",
+            run_id=f"{self._record.started_wall_ms}-{self._record.seed}",
             system=self._choice.name,
         )
 
-    def _start_system(self, stack: ExitStack) -> Opened:
+    def _start_system(self, stack: ExitStack) -> OpenedSystem:
         if self._warm is not None:
             opened = self._warm.open(self._configuration, prefix=self._prefix)
             self._note(WARM_NOTE)
-            self._record["versions"] = versions_of(self._choice, opened.toxiproxy_version)
-            return opened
-        opened = open_system(
-            stack,
-            self._choice,
-            shape=self._configuration,
-            run_dir=self._run_dir,
-            progress=self._progress,
-        )
-        self._record["versions"] = versions_of(self._choice, opened.toxiproxy_version)
+        else:
+            opened = open_system(
+                stack,
+                self._choice,
+                shape=self._configuration,
+                run_dir=self._run_dir,
+                progress=self._progress,
+            )
+        versions = versions_of(self._choice, opened.toxiproxy_version)
+        self._record = replace(self._record, versions=versions)
         return opened
 
     def _watch_topic(self, bootstrap: str, stack: ExitStack) -> TopicWatch:
@@ -429,7 +374,7 @@ class _Session:
     def _converge(self, watch: TopicWatch, check: Callable[[], None]) -> None:
         def is_converged() -> bool:
             check()
-            if self._record["died_unasked"]:
+            if self._record.died_unasked:
                 raise NotReached("dead nodes stay dead: the ISRs cannot become full")
             return _is_whole(_state_or_none(watch), self._topic.partitions)
 
@@ -439,7 +384,7 @@ class _Session:
         except NotReached as error:
             self._note(str(error))
             return
-        self._record["is_converged"] = True
+        self._record = replace(self._record, is_converged=True)
         self._progress("converged: every partition led, every ISR full")
 
     def _read_to_the_end(self, loads: Loads) -> None:
@@ -451,13 +396,13 @@ class _Session:
         loads.stop_consumer()
         timeout_ms = self._wait_limit_ms(_FINAL_READ_TIMEOUT_MS)
         is_complete = loads.final_read(timeout_ms=timeout_ms)
-        self._record["is_final_read_complete"] = is_complete
+        self._record = replace(self._record, is_final_read_complete=is_complete)
         self._progress("final read " + ("complete" if is_complete else "INCOMPLETE"))
 
     def _wait_limit_ms(self, timeout_ms: int) -> int:
         """The time limit of a wait; shorter if the cluster did not recover, since more time would
         not help then."""
-        return timeout_ms if self._record["is_converged"] else min(timeout_ms, _WAIT_UNCONVERGED_MS)
+        return timeout_ms if self._record.is_converged else min(timeout_ms, _WAIT_UNCONVERGED_MS)
 
     def _note_deaths(self, system: System) -> None:
         """A node that died although no fault killed it counts as a broken guarantee."""
@@ -466,8 +411,9 @@ class _Session:
             return
         self._next_death_watch_ms = now_ms + _DEATH_WATCH_MS
         for name in system.died_unasked():
-            if name not in self._record["died_unasked"]:
-                self._record["died_unasked"].append(name)
+            if name not in self._record.died_unasked:
+                died = (*self._record.died_unasked, name)
+                self._record = replace(self._record, died_unasked=died)
                 log_file = node_named(system, name).log_file
                 self._note(f"{name} died though no fault killed it; its log: {log_file}")
 
@@ -485,8 +431,11 @@ class _Session:
         self._progress(f"exported: {copied}")
 
     def _note(self, text: str) -> None:
-        self._record["notes"].append(text)
+        self._add_note(text)
         self._progress(text)
+
+    def _add_note(self, text: str) -> None:
+        self._record = replace(self._record, notes=(*self._record.notes, text))
 
     def _timed(self, history: HistoryWriter) -> Callable[[str], None]:
         return lambda text: self._progress(f"{history.now_ms() / 1000:6.1f} s  {text}")
@@ -510,7 +459,3 @@ def _is_whole(state: TopicState | None, partitions: int) -> bool:
         and state.offline_partitions == 0
         and state.under_replicated_partitions == 0
     )
-
-
-def _as_dicts(items: Sequence[Measurement] | Sequence[Any]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(item) for item in items]

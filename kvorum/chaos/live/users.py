@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from kvorum.chaos.addresses import secured, security_at
-from kvorum.chaos.live.kafka_connection import METADATA, KafkaConnection
-from kvorum.chaos.live.processes import wait_until
+from kvorum.chaos.live.host.node_requests import METADATA, NodeRequests
+from kvorum.chaos.live.host.processes import wait_until
 from kvorum.chaos.live.systems.protocol import System, running_brokers
 from kvorum.chaos.workloads.clients import open_admin
-from kvorum.runtime.errors import ErrorCode, KvorumError, WireError
+from kvorum.runtime.errors import ErrorCode, KvorumError
 
 LOAD_USER = "chaos-load"
 _PASSWORD_BYTES = 24
@@ -172,9 +172,9 @@ def _may_describe(address: str) -> bool:
         "include_topic_authorized_operations": False,
     }
     try:
-        with closing(KafkaConnection(address, timeout_ms=_LOOK_TIMEOUT_MS)) as peer:
+        with closing(NodeRequests(address, timeout_ms=_LOOK_TIMEOUT_MS)) as peer:
             answer = peer.ask(METADATA, values)
-    except (OSError, WireError):
+    except OSError:
         return False
     return all(
         int(topic.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics

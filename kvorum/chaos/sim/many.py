@@ -29,7 +29,11 @@ class SeedResult:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Sums over seeds. failures: by seed. healed_ms_max: the longest convergence after healing."""
+    """Sums over seeds.
+
+    failures: by seed.
+    healed_ms_max: the longest convergence after healing.
+    """
 
     seeds: int = 0
     events: int = 0

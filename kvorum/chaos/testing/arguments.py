@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.keys import DURATION_MS_MAX
+from kvorum.chaos.experiment_file.faults import build_fault
+from kvorum.chaos.experiment_file.keys import DURATION_MS_MAX
 from kvorum.chaos.faults import LIVE_FAULTS, LiveFault
 from kvorum.chaos.testing.view import CONDITIONS, Condition
 from kvorum.runtime.errors import ConfigError
 
 
-class Shape:
+class WantedShape:
     """The size and settings of a cluster, as back ends want them (`ClusterShape`)."""
 
     def __init__(

@@ -29,10 +29,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from kvorum.chaos.addresses import client_of
-from kvorum.chaos.experiment.history import HISTORY_FILE, HistoryWriter
-from kvorum.chaos.faults import LiveFault, describe
-from kvorum.chaos.live.injector import Injected, Injector
-from kvorum.chaos.live.processes import NotReached, wait_until
+from kvorum.chaos.faults import LiveFault
+from kvorum.chaos.history import HISTORY_FILE, HistoryWriter
+from kvorum.chaos.live.faults.injector import Injected, Injector
+from kvorum.chaos.live.host.processes import NotReached, wait_until
+from kvorum.chaos.live.host.toxiproxy_server import find_server
 from kvorum.chaos.live.systems.capabilities import needs_of
 from kvorum.chaos.live.systems.limits import check_shape
 from kvorum.chaos.live.systems.opening import LOGS, SystemChoice, choose_system, open_system
@@ -43,9 +44,9 @@ from kvorum.chaos.live.systems.protocol import (
     System,
     node_named,
 )
-from kvorum.chaos.live.toxiproxy_server import find_server
-from kvorum.chaos.targets import ClusterView
-from kvorum.chaos.testing.arguments import Shape, built_fault, named_condition
+from kvorum.chaos.targets import TargetView
+from kvorum.chaos.testing.arguments import WantedShape, built_fault, named_condition
+from kvorum.chaos.testing.failure_text import ill_lines, log_end
 from kvorum.chaos.testing.users import ADMIN, Users
 from kvorum.chaos.testing.view import ClusterState, Condition, nodes_of, read_state, scraped
 from kvorum.runtime.errors import ConfigError, KvorumError, required
@@ -60,11 +61,14 @@ Result = TypeVar("Result")
 class _Noted:
     """A fault for reports.
 
-    injected: None for one that only ended others. ended: the time of day; empty while in force.
+    injected: None for one that only ended others.
+    asked: when it was asked for, with the date, in local time.
+    ended: the time of day; empty while in force.
     """
 
     text: str
     injected: Injected | None
+    asked: str
     ended: str = ""
 
     def line(self) -> str:
@@ -77,10 +81,13 @@ class Cluster:
     """A running cluster, and the calls that inject faults. Methods may be called from any thread.
 
     voters: so many controllers vote at the start, in a set that can change (0: all, in a static
-    set). system: kvorum, or kafka for Apache Kafka from its jars. settings: properties for every
-    node. directory: for data and logs; a temporary one, removed at the end, by default. proxies:
-    None puts every link behind toxiproxy if its server can be found. metrics: every node of Kvorum
-    has a Prometheus page. secure: TLS, users and ACLs, for Kvorum alone; its voters can change.
+        set).
+    system: kvorum, or kafka for Apache Kafka from its jars.
+    settings: properties for every node.
+    directory: for data and logs; a temporary one, removed at the end, by default.
+    proxies: None puts every link behind toxiproxy if its server can be found.
+    metrics: every node of Kvorum has a Prometheus page.
+    secure: TLS, users and ACLs, for Kvorum alone; its voters can change.
     seed: decides which node a target like `one:brokers` means.
 
     `start` raises ConfigError for what cannot be (an unknown system or property, more voters than
@@ -102,7 +109,7 @@ class Cluster:
         seed: int = 1,
         start_timeout_s: float = 60.0,
     ) -> None:
-        self._shape = Shape(
+        self._shape = WantedShape(
             controllers=controllers,
             voters=voters,
             brokers=brokers,
@@ -219,7 +226,8 @@ class Cluster:
     ) -> None:
         """Allow a user operations, by Kafka's names (READ, WRITE, ...), on one resource.
 
-        topic: without the prefix of the test. prefixed: all resources whose names begin so.
+        topic: without the prefix of the test.
+        prefixed: all resources whose names begin so.
         Raises KvorumError.
         """
         named = {
@@ -434,7 +442,7 @@ class Cluster:
 
     def report(self) -> str:
         """The cluster in some lines of text: nodes, faults with their ends, partitions that are not
-        well, and the end of each log."""
+        well, and what each log says since the first of the faults."""
         lines = [f"{self.version}, bootstrap {self.bootstrap_servers}"]
         lines += [
             f"  {node.name}: {node.state}, pid {node.pid}, log {node.log_file}"
@@ -443,12 +451,15 @@ class Cluster:
         faults = [noted.line() for noted in self._faults] or ["none"]
         lines += ["faults:", *(f"  {line}" for line in faults)]
         try:
-            lines += self.state().lines()
+            state = self.state()
+            lines.append(f"active controller: {state.active_controller}")
+            lines += ill_lines(state.partitions, own_prefix=self.topic_prefix)
         except KvorumError as error:
             lines.append(f"no metadata: {error}")
+        since = min((noted.asked for noted in self._faults), default="")
         for node in self.nodes():
-            tail = self.logs(node.name).splitlines()[-8:] if node.log_file else []
-            lines += [f"--- {node.name}", *tail]
+            log = self.logs(node.name).splitlines() if node.log_file else []
+            lines += [f"--- {node.name}", *log_end(log, since=since)]
         return "\n".join(lines)
 
     # Inside.
@@ -509,12 +520,13 @@ class Cluster:
                 "faults of links need a toxiproxy-server on PATH and proxies not switched off"
             )
             raise KvorumError(
-                f"{describe(fault)!r} needs {needed}, which this cluster does not have; {why}"
+                f"{fault.text()!r} needs {needed}, which this cluster does not have; {why}"
             )
+        asked = time.strftime("%Y-%m-%dT%H:%M:%S")
         injected = self._injecting().inject(name, fault)
         struck = f" [{', '.join(injected.nodes)}]" if injected is not None else ""
-        text = f"{time.strftime('%H:%M:%S')} {describe(fault)}{struck}"
-        self._faults.append(_Noted(text, injected))
+        text = f"{time.strftime('%H:%M:%S')} {fault.text()}{struck}"
+        self._faults.append(_Noted(text, injected, asked))
         self._note_ends()
         return injected
 
@@ -537,7 +549,7 @@ class Cluster:
             if noted.injected and not noted.ended and noted.injected.fault_id not in active:
                 noted.ended = time.strftime("%H:%M:%S")
 
-    def _view(self) -> ClusterView:
+    def _view(self) -> TargetView:
         # Without a broker that answers, targets other than partitions are known still.
         state = read_state(self._running(), self._admin, is_required=False)
         return state.view(alias_prefix=self.topic_prefix)

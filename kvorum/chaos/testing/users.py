@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
-from kvorum.chaos.live.kafka_connection import METADATA, Call, KafkaConnection
-from kvorum.chaos.live.processes import wait_until
+from kvorum.chaos.live.host.node_requests import METADATA, Call, NodeRequests
+from kvorum.chaos.live.host.processes import wait_until
 from kvorum.chaos.live.systems.protocol import Node, System, running_brokers
 from kvorum.chaos.live.users import allow, as_user, create_user, new_password, remove_user
-from kvorum.runtime.errors import KvorumError, WireError
+from kvorum.runtime.errors import KvorumError
 
 ADMIN = "admin"
 """The cluster's first user, who may do everything."""
@@ -101,9 +101,9 @@ def _lets_in(address: str) -> bool:
         "include_topic_authorized_operations": False,
     }
     try:
-        with closing(KafkaConnection(address, timeout_ms=_LOOK_TIMEOUT_MS)) as peer:
+        with closing(NodeRequests(address, timeout_ms=_LOOK_TIMEOUT_MS)) as peer:
             peer.ask(METADATA, values)
-    except (OSError, WireError):
+    except OSError:
         return False
     return True
 
@@ -120,8 +120,8 @@ def _knows(node: Node, user: str, resource: str, count: int) -> bool:
         "permission_type": _ANY,
     }
     try:
-        with closing(KafkaConnection(node.listener, timeout_ms=_LOOK_TIMEOUT_MS)) as peer:
+        with closing(NodeRequests(node.listener, timeout_ms=_LOOK_TIMEOUT_MS)) as peer:
             answer = peer.ask(_DESCRIBE_ACLS, values)
-    except (OSError, WireError):
+    except OSError:
         return False
     return sum(len(found.acls) for found in answer.resources) >= count

@@ -9,36 +9,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvorum.chaos.addresses import client_of, joined
+from kvorum.chaos.live.observe import facts_of
 from kvorum.chaos.live.systems.protocol import (
     RUNNING,
     Node,
     NotObservable,
     System,
-    active_controller,
 )
-from kvorum.chaos.targets import ClusterView, PartitionView
+from kvorum.chaos.targets import PartitionView, TargetView
 from kvorum.runtime.errors import KvorumError
 
 _SCRAPE_TIMEOUT_S = 5.0
 _METADATA_TIMEOUT_S = 3.0
-_LINES_MAX = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
-    """nodes: name -> state. partitions: of all topics, by (topic, number), with nodes by name.
+class ClusterState(TargetView):
+    """The facts for targets, with the partitions of all topics, and the states of the nodes.
 
-    active_controller: None if no controller knows one. live_brokers: those in the metadata.
+    nodes: name -> state.
+    live_brokers: those in the metadata.
     """
 
     nodes: Mapping[str, str]
-    controllers: tuple[str, ...]
-    brokers: tuple[str, ...]
-    killed: frozenset[str]
-    paused: frozenset[str]
-    active_controller: str | None
     live_brokers: frozenset[str]
-    partitions: Mapping[tuple[str, int], PartitionView]
 
     def partitions_of(self, topic: str) -> list[PartitionView]:
         """The partitions of a topic, by number."""
@@ -69,7 +63,7 @@ class ClusterState:
             state == RUNNING for state in self.nodes.values()
         ) and self.live_brokers == frozenset(self.brokers)
 
-    def view(self, *, alias_prefix: str = "") -> ClusterView:
+    def view(self, *, alias_prefix: str = "") -> TargetView:
         """The view for targets. Topics with alias_prefix have a name without it, too,
         unless another topic has that name."""
         partitions = dict(self.partitions)
@@ -77,30 +71,7 @@ class ClusterState:
             for (topic, number), view in self.partitions.items():
                 if topic.startswith(alias_prefix):
                     partitions.setdefault((topic.removeprefix(alias_prefix), number), view)
-        return ClusterView(
-            controllers=self.controllers,
-            brokers=self.brokers,
-            killed=self.killed,
-            paused=self.paused,
-            active_controller=self.active_controller,
-            partitions=partitions,
-        )
-
-    def lines(self) -> list[str]:
-        """Text for a report: the active controller, and partitions that are not well."""
-        ill = [
-            f"  {topic}/{number}: leader {view.leader}, ISR {', '.join(view.isr) or 'empty'} "
-            f"of {', '.join(view.replicas)}"
-            for (topic, number), view in sorted(self.partitions.items())
-            if view.leader is None or set(view.isr) != set(view.replicas)
-        ]
-        if len(ill) > _LINES_MAX:
-            ill = [*ill[:_LINES_MAX], f"  and {len(ill) - _LINES_MAX} more"]
-        return [
-            f"active controller: {self.active_controller}",
-            f"partitions without a leader or with a shrunk ISR: {len(ill) or 'none'}",
-            *ill,
-        ]
+        return dataclasses.replace(self, partitions=partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,19 +162,11 @@ def read_state(system: System, admin: Any, *, is_required: bool = True) -> Clust
         for topic in topics.values()
         for number, partition in topic.partitions.items()
     }
-    try:
-        active: str | None = active_controller(system)
-    except NotObservable:
-        active = None
     return ClusterState(
-        nodes={node.name: node.state for node in nodes},
-        controllers=system.plan.controllers,
-        brokers=system.plan.brokers,
-        killed=system.killed.union(system.died_unasked()),
-        paused=system.paused,
-        active_controller=active,
-        live_brokers=frozenset(names[broker] for broker in live_brokers if broker in names),
+        **facts_of(system),
         partitions=partitions,
+        nodes={node.name: node.state for node in nodes},
+        live_brokers=frozenset(names[broker] for broker in live_brokers if broker in names),
     )
 
 

@@ -7,7 +7,7 @@ arguments are those of `chaos.faults`. They act on the cluster that the control
 
 from __future__ import annotations
 
-from kvorum.chaos.experiment.steps import PROBES
+from kvorum.chaos.experiment_file.steps import PROBES
 from kvorum.chaos.faults import LIVE_FAULTS
 from kvorum.chaos.toolkit.functions import action_function, probe_function, storm
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kvorum.chaos.experiment.scenario import TOP_KEYS
-from kvorum.chaos.live.runner import RunResult
+from kvorum.chaos.experiment_file.experiment import TOP_KEYS
+from kvorum.chaos.report.report import RunResult
 from kvorum.chaos.toolkit.session import (
     ToolkitRun,
     close_run,

@@ -8,9 +8,9 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kvorum.chaos.experiment.faults import build_fault
-from kvorum.chaos.experiment.keys import STORM_KEYS
-from kvorum.chaos.experiment.steps import Action, Probe, read_storm
+from kvorum.chaos.experiment_file.faults import build_fault
+from kvorum.chaos.experiment_file.keys import STORM_KEYS
+from kvorum.chaos.experiment_file.steps import Action, Probe, read_storm
 from kvorum.chaos.faults import LiveFault
 from kvorum.chaos.toolkit.session import ToolkitRun, activity_name, current_run
 from kvorum.runtime.errors import ConfigError
@@ -68,7 +68,7 @@ def storm(
     }
     done = []
     with _interruptible():
-        for action in read_storm(activity_name("storm"), arguments, run.reach, run.rng):
+        for action in read_storm(activity_name("storm"), arguments, run.possible, run.rng):
             run.wait(action.pause_before_ms)
             done.append(_carry_out(run, action))
     return done

@@ -15,13 +15,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kvorum.chaos.experiment.reach import Reach
-from kvorum.chaos.experiment.scenario import Experiment, load_experiment, reach_of
-from kvorum.chaos.experiment.steps import Action, Probe, method_rng
+from kvorum.chaos.experiment_file.experiment import Experiment, load_experiment, possible_targets_of
+from kvorum.chaos.experiment_file.possible_targets import PossibleTargets
+from kvorum.chaos.experiment_file.steps import Action, Probe, method_rng
 from kvorum.chaos.faults import duration_of
-from kvorum.chaos.live.nemesis import Nemesis, StepOutcome
+from kvorum.chaos.live.nemesis import Nemesis
 from kvorum.chaos.live.probes import Probes
-from kvorum.chaos.live.runner import RunResult, run
+from kvorum.chaos.live.runner import run
+from kvorum.chaos.report.report import RunResult
+from kvorum.chaos.run_record import StepOutcome
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError, required
 
@@ -52,7 +54,7 @@ class ToolkitRun:
         self._output_dir = output_dir
         self._progress = progress
         self.experiment: Experiment = load_experiment(experiment_file)
-        self.reach: Reach = reach_of(self.experiment.configuration)
+        self.possible: PossibleTargets = possible_targets_of(self.experiment.configuration)
         self.rng: random.Random = method_rng(self.experiment.configuration.seed)
         self._requests: queue.Queue[_Request] = queue.Queue()
         self._has_begun = threading.Event()

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvorum.chaos.addresses import client_of
+from kvorum.client.librdkafka import QUICK
 
-_QUICK: Mapping[str, Any] = {
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 500,
-    "retry.backoff.ms": 50,
-    "socket.timeout.ms": 5_000,
-    "topic.metadata.refresh.fast.interval.ms": 50,
-    "log_level": 2,
-}
+_QUICK: Mapping[str, Any] = {**QUICK, "socket.timeout.ms": 5_000, "log_level": 2}
 
 
 def open_producer(bootstrap: str, settings: Mapping[str, Any]) -> Any:

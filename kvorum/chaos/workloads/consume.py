@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.chaos.experiment.history import FINAL_READ, INFO, OBSERVE, OK, POLL, HistoryWriter, Poll
+from kvorum.chaos.history import FINAL_READ, INFO, OBSERVE, OK, POLL, HistoryWriter, Poll
 from kvorum.chaos.workloads.clients import open_consumer
-from kvorum.chaos.workloads.records import decode
+from kvorum.chaos.workloads.record_values import decode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError
 

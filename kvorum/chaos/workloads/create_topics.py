@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from kvorum.chaos.addresses import client_of
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.history import (
     CREATE_TOPIC,
     FAIL,
     INFO,

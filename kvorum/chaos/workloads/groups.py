@@ -7,7 +7,8 @@ import threading
 import time
 from typing import Any
 
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.experiment_file.workloads import GroupPlan
+from kvorum.chaos.history import (
     ASSIGN,
     COMMIT,
     FAIL,
@@ -22,10 +23,9 @@ from kvorum.chaos.experiment.history import (
     HistoryWriter,
     Type,
 )
-from kvorum.chaos.experiment.workloads import GroupPlan
 from kvorum.chaos.workloads.clients import open_admin, open_consumer
 from kvorum.chaos.workloads.consume import polls_of
-from kvorum.chaos.workloads.worker import Worker
+from kvorum.chaos.workloads.worker import LoadThread
 
 _POLL_S = 0.1
 _BATCH_RECORDS_MAX = 500
@@ -42,7 +42,7 @@ _REFUSALS = frozenset(
 )  # fmt: skip
 
 
-class GroupMember(Worker):
+class GroupMember(LoadThread):
     """One member. It leaves and joins again as a new member after plan.rejoin_ms."""
 
     def __init__(
@@ -191,7 +191,7 @@ class GroupMember(Worker):
                 self._next.pop(place.partition, None)
 
 
-class GroupWatch(Worker):
+class GroupWatch(LoadThread):
     """Asks the coordinator who owns what: an observation `group`, with each member's partitions."""
 
     def __init__(self, *, bootstrap: str, plan: GroupPlan, history: HistoryWriter) -> None:

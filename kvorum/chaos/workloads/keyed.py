@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.chaos.experiment.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send, Type
-from kvorum.chaos.experiment.workloads import KeyedPlan
+from kvorum.chaos.experiment_file.workloads import KeyedPlan
+from kvorum.chaos.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send, Type
 from kvorum.chaos.workloads.clients import open_producer
 from kvorum.chaos.workloads.produce import CERTAIN_FAILURES
-from kvorum.chaos.workloads.records import encode, offset_of
-from kvorum.chaos.workloads.worker import Worker
+from kvorum.chaos.workloads.record_values import encode, offset_of
+from kvorum.chaos.workloads.worker import LoadThread
 
 #: Topic settings that let the cleaner run within an experiment of some seconds.
 TOPIC_CONFIG = {
@@ -32,7 +32,7 @@ def partition_of(key: int, partitions: int) -> int:
     return key % partitions
 
 
-class KeyedLoad(Worker):
+class KeyedLoad(LoadThread):
     """Writes rising values under keys that are drawn at random."""
 
     def __init__(

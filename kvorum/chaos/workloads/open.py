@@ -7,9 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kvorum.chaos.experiment.history import HistoryWriter
-from kvorum.chaos.experiment.scenario import Configuration
-from kvorum.chaos.experiment.workloads import (
+from kvorum.chaos.experiment_file.experiment import Configuration
+from kvorum.chaos.experiment_file.workloads import (
     GroupPlan,
     KeyedPlan,
     TopicsPlan,
@@ -17,12 +16,13 @@ from kvorum.chaos.experiment.workloads import (
     TransactionsPlan,
     WorkloadKind,
 )
+from kvorum.chaos.history import HistoryWriter
 from kvorum.chaos.workloads import keyed
 from kvorum.chaos.workloads.groups import GroupMember, GroupWatch
 from kvorum.chaos.workloads.keyed import KeyedLoad
-from kvorum.chaos.workloads.topics import TopicsClient
+from kvorum.chaos.workloads.topics import TopicsLoad
 from kvorum.chaos.workloads.transactions import TransactionalCopier, TransactionsClient
-from kvorum.chaos.workloads.worker import Worker
+from kvorum.chaos.workloads.worker import LoadThread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def topics_of(configuration: Configuration) -> list[TopicNeed]:
 
 def open_workloads(
     configuration: Configuration, *, bootstrap: str, history: HistoryWriter
-) -> list[Worker]:
+) -> list[LoadThread]:
     """The threads of every workload, not yet started. Random choices come from the seed."""
     return [
         worker
@@ -72,7 +72,7 @@ def _open(
     configuration: Configuration,
     bootstrap: str,
     history: HistoryWriter,
-) -> Sequence[Worker]:
+) -> Sequence[LoadThread]:
     def rng(number: int) -> random.Random:
         return random.Random(f"{configuration.seed}/workload-{at}/{number}")
 
@@ -110,7 +110,7 @@ def _open(
             return [*members, GroupWatch(bootstrap=bootstrap, plan=plan, history=history)]
         case TopicsPlan():
             return [
-                TopicsClient(
+                TopicsLoad(
                     bootstrap=bootstrap,
                     plan=plan,
                     replication_factor=configuration.topic.replication_factor,

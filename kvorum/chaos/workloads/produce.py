@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.chaos.experiment.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send
-from kvorum.chaos.experiment.scenario import WorkloadPlan
+from kvorum.chaos.experiment_file.experiment import WorkloadPlan
+from kvorum.chaos.history import FAIL, INFO, INVOKE, OK, SEND, HistoryWriter, Send
 from kvorum.chaos.workloads.clients import open_producer
-from kvorum.chaos.workloads.records import encode, offset_of
+from kvorum.chaos.workloads.record_values import encode, offset_of
 from kvorum.runtime.errors import KvorumError
 
 #: Records in the client's queue before the load waits: 30 s of the fastest load are 600,000.

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.experiment_file.workloads import TopicsPlan
+from kvorum.chaos.history import (
     CREATE_TOPIC,
     DELETE_TOPIC,
     FAIL,
@@ -23,9 +24,8 @@ from kvorum.chaos.experiment.history import (
     HistoryWriter,
     Type,
 )
-from kvorum.chaos.experiment.workloads import TopicsPlan
 from kvorum.chaos.workloads.clients import open_admin
-from kvorum.chaos.workloads.worker import Worker
+from kvorum.chaos.workloads.worker import LoadThread
 
 _REQUEST_TIMEOUT_S = 5.0
 #: A refusal that took longer may answer a second try of the client, after its first one had an
@@ -34,7 +34,7 @@ _FIRST_TRY_MS_MAX = 40.0
 _REFUSALS = {CREATE_TOPIC: "TOPIC_ALREADY_EXISTS", DELETE_TOPIC: "UNKNOWN_TOPIC_OR_PART"}
 
 
-class TopicsClient(Worker):
+class TopicsLoad(LoadThread):
     """One administrator."""
 
     def __init__(

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.experiment_file.workloads import TransactionalCopyPlan, TransactionsPlan
+from kvorum.chaos.history import (
     FAIL,
     INFO,
     INVOKE,
@@ -26,11 +27,10 @@ from kvorum.chaos.experiment.history import (
     Send,
     Type,
 )
-from kvorum.chaos.experiment.workloads import TransactionalCopyPlan, TransactionsPlan
 from kvorum.chaos.workloads.clients import open_consumer, open_producer
 from kvorum.chaos.workloads.consume import polls_of
-from kvorum.chaos.workloads.records import decode, encode, offset_of
-from kvorum.chaos.workloads.worker import Worker
+from kvorum.chaos.workloads.record_values import decode, encode, offset_of
+from kvorum.chaos.workloads.worker import LoadThread
 
 _TIMEOUT_S = 15.0
 _TRANSACTION_TIMEOUT_MS = 10_000
@@ -180,7 +180,7 @@ def _open_transactional(bootstrap: str, transactional_id: str) -> Any:
     return producer
 
 
-class TransactionalCopier(Worker):
+class TransactionalCopier(LoadThread):
     """One member of the group that copies. A record keeps its partition number."""
 
     def __init__(
@@ -257,7 +257,7 @@ class TransactionalCopier(Worker):
             consumer.seek(place)
 
 
-class TransactionsClient(Worker):
+class TransactionsClient(LoadThread):
     """Sends to and polls from random partitions in one transaction, and aborts some."""
 
     def __init__(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kvorum.runtime.errors import KvorumError
 
 
-class Worker:
+class LoadThread:
     """Runs `loop(stop)` in a thread; the loop returns soon after `stop` is set.
 
     failure: the error that ended the loop before; None if there was none. The runner reports it,

@@ -1,57 +1,57 @@
-"""Sends records to the partitions of one topic, in order, with retries.
+"""Sends records to the partitions of one topic, by librdkafka.
 
-One round is in flight at a time: a request to each leader. The next round is read and packed
-meanwhile. So the records of a partition keep their order through every retry, and an idempotent
-producer needs no window of sequences.
+Kvorum's own requests before it tell a missing topic, a missing right and a missing quorum in the
+words of the other commands; librdkafka would try until its deadline.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
-from kvorum.cli.common import EXIT_FAILED, CommandFailed, check, exit_code_of
-from kvorum.cli.kafka_client import BrokerGone
-from kvorum.cli.records.brokers import MOVED, RETRY_PAUSE_S, Brokers
-from kvorum.cli.records.outgoing import NewRecord, OutgoingBatch, ProducerIdentity
-from kvorum.cli.records.partitioning import Partitioner
-from kvorum.cli.records.text_input import BadRecord
-from kvorum.cli.rights import is_missing_right, on_topic, way_out
+from confluent_kafka import KafkaError
+from confluent_kafka import Producer as LibraryProducer
+
+from kvorum.cli.records.text_input import BadRecord, NewRecord
+from kvorum.client.cluster.brokers import RETRY_PAUSE_S, Brokers
+from kvorum.client.connection import BrokerGone
+from kvorum.client.failures import EXIT_FAILED, CommandFailed, check, exit_code_of
+from kvorum.client.groups.coordinator import MOVING
+from kvorum.client.rights import is_missing_right, on_topic, way_out
+from kvorum.metadata.image.image import RESOURCE_TOPIC
 from kvorum.runtime.errors import ErrorCode
-from kvorum.storage.format.batch import SEQUENCE_MODULUS
-from kvorum.storage.format.compression import Codec
 
-ROUND_BYTES_MAX = 2 << 20
-ROUND_RECORDS_MAX = 10_000
+HANDED_OVER_RECORDS = 1_000
+"""Records that one call hands to librdkafka."""
+QUEUED_RECORDS_MAX = 90_000
+"""Below librdkafka's own limit (queue.buffering.max.messages), at which it would refuse some."""
+QUEUED_BYTES_MAX = 64 << 20
+MESSAGE_BYTES_MAX = 100 << 20
+"""Kafka's own limit of a request; the topic's limit is the broker's to check."""
 BATCH_BYTES_MAX = 512 << 10
-"""Below the default max.message.bytes of 1 MiB; a batch that a topic's own limit refuses is
-halved."""
-
-_RETRIED = MOVED | {
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-}
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+WAIT_S = 0.1
+"""One wait in librdkafka, which no signal interrupts."""
 ACKS_ALL, ACKS_NONE = -1, 0
+_ANY_PARTITION = -1
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_IN_FLIGHT_REQUESTS = {True: 5, False: 1}
+"""By idempotence. Without it, a retry of the first of two batches would change their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How records are sent. acks: -1 (all in-sync replicas), 1 or 0.
+    """The way in which records are sent.
 
+    acks: -1 (all in-sync replicas), 1 or 0.
+    compression: librdkafka's name of a codec.
     delivery_timeout_s: from the reading of a record to the end of its retries.
     """
 
     acks: int = ACKS_ALL
-    codec: Codec = Codec.NONE
+    compression: str = "none"
     is_idempotent: bool = True
     delivery_timeout_s: float = 120.0
 
@@ -66,10 +66,13 @@ class Delivered:
     last_offset: int | None = None
 
 
-@dataclass(slots=True)
-class _Request:
-    broker_id: int
-    batches: list[OutgoingBatch]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Undelivered:
+    """The first record that cannot be delivered. size_bytes: of its value."""
+
+    partition: int
+    error: KafkaError
+    size_bytes: int
 
 
 class StoppedEarly(Exception):
@@ -80,26 +83,43 @@ class Producer:
     """Sends records to one topic. Every method raises CommandFailed for a record that cannot be
     delivered."""
 
-    def __init__(self, brokers: Brokers, topic: str, settings: ProducerSettings) -> None:
+    def __init__(
+        self, brokers: Brokers, client: Mapping[str, Any], topic: str, settings: ProducerSettings
+    ) -> None:
+        """client: librdkafka's settings of the connection."""
         self.delivered: dict[int, Delivered] = {}
         self._brokers = brokers
         self._topic = topic
         self._settings = settings
-        self._leaders = dict(brokers.existing([topic], operation="WRITE")[topic].leaders)
-        self._partitioner = Partitioner(self._leaders, Random())
-        self._pending: dict[int, list[NewRecord]] = {}
-        self._pending_bytes: dict[int, int] = {}
-        self._room_bytes = ROUND_BYTES_MAX
-        self._room_records = ROUND_RECORDS_MAX
-        self._waiting: list[OutgoingBatch] = []
-        self._in_flight: list[_Request] = []
-        self._stop_s = math.inf
-        self._has_trouble = False
-        self._reasons: dict[int, str] = {}
-        self._sequences: dict[int, int] = {}
-        self._identity = ProducerIdentity()
+        self._partitions = set(brokers.existing([topic], operation="WRITE")[topic].leaders)
         if settings.is_idempotent:
-            self._identity = self._identify()
+            self._require_identity()
+        self._waiting: list[dict[str, Any]] = []
+        self._of_waiting: int | None = None
+        self._queued = 0
+        self._queued_bytes = 0
+        self._has_offsets = settings.acks != ACKS_NONE
+        self._stop_s = math.inf
+        self._undelivered: _Undelivered | None = None
+        self._trouble = ""
+        self._library = LibraryProducer({**client, **self._library_settings()})
+
+    def _library_settings(self) -> dict[str, Any]:
+        settings = self._settings
+        timeout_ms = min(int(settings.delivery_timeout_s * 1000), 2**31 - 1)
+        return {
+            "acks": settings.acks,
+            "enable.idempotence": settings.is_idempotent,
+            "max.in.flight.requests.per.connection": _IN_FLIGHT_REQUESTS[settings.is_idempotent],
+            "compression.type": settings.compression,
+            "message.timeout.ms": timeout_ms,
+            "message.max.bytes": MESSAGE_BYTES_MAX,
+            "batch.size": self._batch_bytes(),
+            "queue.buffering.max.kbytes": 2**31 - 1,
+            # The hash of Kafka's own clients.
+            "partitioner": "murmur2_random",
+            "error_cb": self._note_trouble,
+        }
 
     @property
     def records(self) -> int:
@@ -109,207 +129,167 @@ class Producer:
     @property
     def unacknowledged(self) -> int:
         """Records that were added and are not acknowledged; some may be stored all the same."""
-        batches = [*self._waiting, *(b for request in self._in_flight for b in request.batches)]
-        of_batches = sum(len(batch.records) for batch in batches)
-        return of_batches + sum(len(records) for records in self._pending.values())
+        return len(self._waiting) + self._queued
 
     def stop_at(self, stop_s: float) -> None:
-        """After this monotonic time, methods that wait raise StoppedEarly in place of a retry."""
+        """After this monotonic time, methods that wait raise StoppedEarly."""
         self._stop_s = stop_s
 
     def add(self, record: NewRecord) -> None:
-        """Add a record to the next round. If that round is full, `send` it first. Raises BadRecord,
-        before anything is changed, for a partition that is not there."""
-        size_bytes = record.size_bytes
-        partition = record.partition
-        if partition is None:
-            partition = self._partitioner.partition(record.key, size_bytes)
-        elif partition not in self._leaders:
+        """Send a record, soon. Raises BadRecord for one that cannot be sent."""
+        key, value, headers, partition, timestamp_ms = record
+        if partition is not None and partition not in self._partitions:
             raise BadRecord(
                 f"{self._topic}-{partition}: there is no such partition; {self._topic} has "
-                f"{len(self._leaders)}"
+                f"{len(self._partitions)}"
             )
-        of_partition = self._pending_bytes.get(partition, 0) + size_bytes
-        # A second batch of a partition would wait for the answer to the first.
-        is_full = of_partition > BATCH_BYTES_MAX or self._room_bytes < size_bytes
-        if self._pending and (is_full or not self._room_records):
+        if headers or timestamp_ms is not None:
+            self._add_alone(record)
+            return
+        if partition != self._of_waiting:
             self.send()
-            of_partition = size_bytes
-        self._pending.setdefault(partition, []).append(record)
-        self._pending_bytes[partition] = of_partition
-        self._room_bytes -= size_bytes
-        self._room_records -= 1
+            self._of_waiting = partition
+        self._waiting.append({"value": value, "key": key})
+        if value is not None:
+            self._queued_bytes += len(value)
+        if len(self._waiting) >= HANDED_OVER_RECORDS or self._queued_bytes > QUEUED_BYTES_MAX:
+            self.send()
 
-    def send(self) -> None:
-        """Wait for the round in flight, then send the next one."""
-        self.settle()
-        self._waiting = self._next_round()
-        self._post()
+    def add_values(self, values: list[bytes], key: bytes | None, partition: int | None) -> None:
+        """Send records that differ only in their values, as `add` does, and faster."""
+        self.add(NewRecord(key, values[0], (), partition))
+        for at in range(1, len(values), HANDED_OVER_RECORDS):
+            part = values[at : at + HANDED_OVER_RECORDS]
+            self._waiting += [{"value": value, "key": key} for value in part]
+            self._queued_bytes += sum(map(len, part))
+            if len(self._waiting) >= HANDED_OVER_RECORDS or self._queued_bytes > QUEUED_BYTES_MAX:
+                self.send()
 
-    def finish(self) -> None:
-        """Send what is left, and wait for the last answer."""
+    def _add_alone(self, record: NewRecord) -> None:
+        """Send a record with parts that librdkafka takes one record at a time."""
+        more: dict[str, Any] = {}
+        if record.headers:
+            more["headers"] = _text_names(record.headers)
+        if record.timestamp_ms == 0:
+            raise BadRecord("timestamp 0: librdkafka takes it for now; 1 is the earliest")
+        if record.timestamp_ms is not None:
+            more["timestamp"] = record.timestamp_ms
+        if record.partition is not None:
+            more["partition"] = record.partition
         self.send()
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until every record that was sent is acknowledged."""
-        while self._in_flight or self._waiting:
-            failed: list[OutgoingBatch] = []
-            while self._in_flight:
-                failed += self._collect(self._in_flight[0])
-                del self._in_flight[0]
-            # The failed batches go first, before later batches of their partitions.
-            self._waiting = failed + self._waiting
-            if self._waiting and time.monotonic() > self._stop_s:
-                raise StoppedEarly
-            if self._has_trouble:
-                self._check_deadlines()
-                time.sleep(RETRY_PAUSE_S)
-                self._look_up_leaders()
-                self._has_trouble = False
-            self._post()
-
-    def _check_deadlines(self) -> None:
-        late = min(self._waiting, key=lambda batch: batch.deadline_s)
-        if time.monotonic() > late.deadline_s:
-            raise self._failure(
-                late.partition,
-                f"not acknowledged within {self._settings.delivery_timeout_s:g} s: "
-                f"{self._reasons.get(late.partition, 'the partition has no leader')}",
-            )
-
-    # --- one round ---------------------------------------------------------------------------
-
-    def _next_round(self) -> list[OutgoingBatch]:
-        now_ms = time.time_ns() // 1_000_000
-        deadline_s = time.monotonic() + self._settings.delivery_timeout_s
-        batches = [
-            OutgoingBatch(
-                partition=partition,
-                records=records,
-                timestamp_ms=now_ms,
-                base_sequence=self._take_sequences(partition, len(records)),
-                deadline_s=deadline_s,
-            )
-            for partition, records in self._pending.items()
-        ]
-        self._pending, self._pending_bytes = {}, {}
-        self._room_bytes, self._room_records = ROUND_BYTES_MAX, ROUND_RECORDS_MAX
-        return batches
-
-    def _take_sequences(self, partition: int, count: int) -> int:
-        if not self._settings.is_idempotent:
-            return -1
-        first = self._sequences.get(partition, 0)
-        self._sequences[partition] = (first + count) % SEQUENCE_MODULUS
-        return first
-
-    def _post(self) -> None:
-        """Send the waiting batches, one of each partition in a request (KIP-98); the others, and
-        those that cannot be sent now, stay."""
-        by_leader: dict[int, dict[int, OutgoingBatch]] = {}
-        left = []
-        for batch in self._waiting:
-            leader = self._leaders.get(batch.partition, -1)
-            of_leader = by_leader.setdefault(leader, {})
-            if leader < 0:
-                # An earlier reason came from a leader that is gone.
-                self._reasons.pop(batch.partition, None)
-                self._has_trouble = True
-                left.append(batch)
-            elif batch.partition in of_leader:
-                left.append(batch)
-            else:
-                of_leader[batch.partition] = batch
-        for leader, wanted in by_leader.items():
-            if not wanted:
-                continue
-            batches = list(wanted.values())
-            try:
-                self._send(leader, batches)
-            except BrokerGone as error:
-                self._brokers.forget(leader, is_posting=True)
-                self._note(batches, str(error))
-                left = batches + left
-            else:
-                if self._settings.acks == ACKS_NONE:
-                    for batch in batches:
-                        self._count(batch, -1)
-                else:
-                    self._in_flight.append(_Request(leader, batches))
-        self._waiting = left
-
-    def _note(self, batches: list[OutgoingBatch], reason: str) -> None:
-        self._has_trouble = True
-        self._reasons.update({batch.partition: reason for batch in batches})
-
-    def _send(self, leader: int, batches: list[OutgoingBatch]) -> None:
-        rows = [
-            {
-                "index": batch.partition,
-                "records": batch.encode(self._identity, self._settings.codec),
-            }
-            for batch in batches
-        ]
-        values = {
-            "transactional_id": None,
-            "acks": self._settings.acks,
-            "timeout": int(self._brokers.timeout_s * 1000),
-            "topic_data": [{"name": self._topic, "partition_data": rows}],
-        }
-        self._brokers.to(leader, is_posting=True).post("produce", 0, 9, values, flexible=True)
-
-    def _collect(self, request: _Request) -> list[OutgoingBatch]:
-        """The batches of a request that must be sent again."""
-        try:
-            reply = self._brokers.to(request.broker_id, is_posting=True).collect("produce", 9)
-        except BrokerGone as error:
-            self._brokers.forget(request.broker_id, is_posting=True)
-            self._note(request.batches, str(error))
-            return request.batches
-        rows = {row.index: row for topic in reply.responses for row in topic.partition_responses}
-        again: list[OutgoingBatch] = []
-        for batch in request.batches:
-            row = rows[batch.partition]
-            code = ErrorCode(row.error_code)
-            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._count(batch, row.base_offset)
-            elif code in _TOO_LARGE and len(batch.records) > 1:
-                again += batch.halves()
-            elif code in _RETRIED:
-                self._note([batch], row.error_message or code.name)
-                again.append(batch)
-            else:
-                reason = row.error_message or self._advice(code, batch)
-                text = f"{code.name}: {reason}"
-                raise self._failure(batch.partition, text, exit_code_of(code.name))
-        return again
-
-    def _count(self, batch: OutgoingBatch, base_offset: int) -> None:
-        row = self.delivered.setdefault(batch.partition, Delivered())
-        row.records += len(batch.records)
-        # A batch that the leader had already has no offset in a leader's answer.
-        if base_offset >= 0:
-            if row.first_offset is None:
-                row.first_offset = base_offset
-            row.last_offset = base_offset + len(batch.records) - 1
-
-    def _look_up_leaders(self) -> None:
-        try:
-            found = self._brokers.topics([self._topic]).get(self._topic)
-        except BrokerGone:
-            return  # the retries' deadline is the limit
-        if found is not None:
-            self._leaders = dict(found.leaders)
-            self._partitioner.update(self._leaders)
-
-    def _failure(self, partition: int, reason: str, exit_code: int = EXIT_FAILED) -> CommandFailed:
-        return CommandFailed(
-            f"{self._topic}-{partition}: {reason}; {self.records} records were acknowledged",
-            exit_code,
+        self._queued += 1
+        self._queued_bytes += len(record.value or b"")
+        self._library.produce(
+            self._topic, record.value, record.key, on_delivery=self._on_delivery, **more
         )
 
-    def _identify(self) -> ProducerIdentity:
+    def send(self) -> None:
+        """Hand the waiting records over, once librdkafka has room for them."""
+        library = self._library
+        library.poll(0)
+        while self._queued > QUEUED_RECORDS_MAX or (
+            self._queued_bytes > QUEUED_BYTES_MAX and self._queued
+        ):
+            self._wait()
+        self._require_delivery()
+        if not self._waiting:
+            return
+        rows, self._waiting = self._waiting, []
+        where = _ANY_PARTITION if self._of_waiting is None else self._of_waiting
+        taken = library.produce_batch(
+            self._topic, rows, partition=where, on_delivery=self._on_delivery
+        )
+        self._queued += taken
+        if taken < len(rows):
+            error = next(row["_error"] for row in rows if "_error" in row)
+            raise CommandFailed(f"{self._topic}: {error.str()}", EXIT_FAILED)
+
+    def finish(self) -> None:
+        """Send what is left, and wait until every record is acknowledged."""
+        self.send()
+        while self._queued:
+            self._wait()
+        self._require_delivery()
+
+    def close(self) -> None:
+        """Give up what is not sent."""
+        self._library.purge()
+        self._library.flush(WAIT_S)
+
+    def _wait(self) -> None:
+        if time.monotonic() > self._stop_s:
+            raise StoppedEarly
+        self._library.poll(WAIT_S)
+        self._require_delivery()
+
+    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        self._queued -= 1
+        self._queued_bytes -= len(message)
+        if error is not None:
+            if self._undelivered is None:
+                self._undelivered = _Undelivered(
+                    partition=message.partition(), error=error, size_bytes=len(message)
+                )
+            return
+        row = self.delivered.get(message.partition())
+        if row is None:
+            row = self.delivered[message.partition()] = Delivered()
+        row.records += 1
+        offset = message.offset()
+        # A batch that the leader had already has no offset in a leader's answer.
+        if offset is not None and offset >= 0 and self._has_offsets:
+            if row.first_offset is None:
+                row.first_offset = offset
+            row.last_offset = offset
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        self._trouble = error.str()
+
+    # --- failures ----------------------------------------------------------------------------
+
+    def _require_delivery(self) -> None:
+        found = self._undelivered
+        if found is None:
+            return
+        exit_code = EXIT_FAILED
+        if found.error.code() == KafkaError._MSG_TIMED_OUT:
+            reason = (
+                f"not acknowledged within {self._settings.delivery_timeout_s:g} s: "
+                f"{self._reason_of_silence(found.partition)}"
+            )
+        elif found.error.code() < 0:
+            reason = found.error.str()
+        else:
+            name = name_of(found.error)
+            reason = f"{name}: {self._advice(name, found)}"
+            exit_code = exit_code_of(name)
+        text = f"{self._topic}-{found.partition}: {reason}"
+        raise CommandFailed(f"{text}; {self.records} records were acknowledged", exit_code)
+
+    def _reason_of_silence(self, partition: int) -> str:
+        try:
+            found = self._brokers.topics([self._topic]).get(self._topic)
+            if found is None:
+                return f"topic {self._topic} is gone"
+            if found.leaders.get(partition, -1) < 0:
+                return "the partition has no leader"
+            self._brokers.to(found.leaders[partition])
+        except BrokerGone as error:
+            return str(error)
+        return self._trouble or "its leader does not answer"
+
+    def _advice(self, name: str, found: _Undelivered) -> str:
+        if found.error.code() in _TOO_LARGE:
+            size = found.size_bytes
+            return f"a record of about {size} bytes is above the topic's max.message.bytes"
+        if is_missing_right(name):
+            return way_out(name, on_topic("WRITE", self._topic))
+        return found.error.str()
+
+    # --- requests of our own -----------------------------------------------------------------
+
+    def _require_identity(self) -> None:
+        """Raise CommandFailed if the cluster gives no producer id."""
         values = {
             "transactional_id": None,
             "transaction_timeout": 60_000,
@@ -319,10 +299,11 @@ class Producer:
         deadline_s = time.monotonic() + self._brokers.timeout_s
         while True:
             reply: Any = self._brokers.call("init_producer_id", 22, 4, values)
-            if reply.error_code not in _RETRIED or time.monotonic() > deadline_s:
+            is_retried = reply.error_code in _RETRIED
+            if not is_retried or time.monotonic() > deadline_s:
                 break
             time.sleep(RETRY_PAUSE_S)
-        if reply.error_code in _RETRIED:
+        if is_retried:
             # A broker gets producer ids from the controllers. Its description of the quorum says
             # better why it got none.
             metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
@@ -331,12 +312,36 @@ class Producer:
         # KIP-679: without transactions, any right to write is enough for a producer id.
         subject = f"producer of {self._topic}"
         check(reply.error_code, None, subject, on_topic("WRITE", self._topic))
-        return ProducerIdentity(producer_id=reply.producer_id, producer_epoch=reply.producer_epoch)
 
-    def _advice(self, error: ErrorCode, batch: OutgoingBatch) -> str:
-        if error in _TOO_LARGE:
-            size_bytes = batch.records[0].size_bytes
-            return f"a record of about {size_bytes} bytes is above the topic's max.message.bytes"
-        if is_missing_right(error.name):
-            return way_out(error.name, on_topic("WRITE", self._topic))
-        return "the broker gives no reason"
+    def _batch_bytes(self) -> int:
+        """The limit of a batch: the topic's, if the user may read it, for librdkafka does not halve
+        a batch that is refused."""
+        asked = {
+            "resource_type": RESOURCE_TOPIC,
+            "resource_name": self._topic,
+            "configuration_keys": ["max.message.bytes"],
+        }
+        values = {
+            "resources": [asked], "include_synonyms": False, "include_documentation": False,
+        }  # fmt: skip
+        reply = self._brokers.call("describe_configs", 32, 4, values)
+        limits = [int(entry.value) for result in reply.results for entry in result.configs]
+        return max(min([*limits, BATCH_BYTES_MAX]), 1)
+
+
+def name_of(error: KafkaError) -> str:
+    """Kafka's name of an error, which is not always librdkafka's."""
+    try:
+        return ErrorCode(error.code()).name
+    except ValueError:
+        return str(error.name())
+
+
+_RETRIED = MOVING | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+
+
+def _text_names(headers: tuple[tuple[bytes, bytes | None], ...]) -> list[tuple[str, bytes | None]]:
+    try:
+        return [(name.decode(), value) for name, value in headers]
+    except UnicodeDecodeError as error:
+        raise BadRecord(f"the name of a header must be UTF-8, as in Kafka: {error}") from error

@@ -1,30 +1,61 @@
-"""The records that `kvorum consume` fetches, from chosen partitions or those of a group member."""
+"""The records that `kvorum consume` prints, fetched by librdkafka from chosen partitions.
+
+Where to begin and to end is asked by Kvorum's own requests: librdkafka has no such ranges.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
-from kvorum.cli.common import CommandFailed, warn
-from kvorum.cli.kafka_client import BrokerGone
-from kvorum.cli.records.brokers import Brokers, Partition, Unavailable
-from kvorum.cli.records.consumer import Consumer, Fetched
-from kvorum.cli.records.member import GroupMember
-from kvorum.cli.records.offsets import Position, bounds_of, resolve
-from kvorum.cli.records.visible import Range
+from confluent_kafka import Consumer as LibraryConsumer
+from confluent_kafka import KafkaError, TopicPartition
 
-POLL_S = 0.5
-COMMIT_EACH_S = 1.0
-RETRY_EACH_S = 1.0
-"""Time for reading between two attempts to reach a coordinator that does not answer."""
+from kvorum.cli.records.outages import Outages
+from kvorum.cli.records.text_output import Record
+from kvorum.client.cluster.brokers import MOVED, Brokers, Partition
+from kvorum.client.cluster.offsets import EARLIEST, Position, bounds_of, list_offsets, resolve
+from kvorum.client.failures import CommandFailed, refusal, warn
+from kvorum.client.groups.coordinator import MOVING
+from kvorum.client.rights import on_topic
+from kvorum.runtime.errors import ErrorCode
+
+POLL_S = 0.2
+"""One wait in librdkafka, which no signal interrupts."""
+RECORDS_MAX = 10_000
+"""Records that are taken from librdkafka at once."""
+ISOLATIONS = ("read_uncommitted", "read_committed")
+_TRANSIENT = MOVED | MOVING | {
+    KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD, KafkaError._RESOLVE,
+}  # fmt: skip
+"""Errors after which librdkafka goes on by itself; `Outages` sets the limit."""
+_OF_GROUPS = frozenset(
+    (
+        ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.UNSUPPORTED_VERSION, KafkaError._FATAL,
+    )
+)  # fmt: skip
+_DONE = 0
+"""The end of a partition that is read no more: no offset is below it."""
+
+
+def is_transient(error: KafkaError) -> bool:
+    """True for an error of brokers or leaders that are away for now."""
+    return error.retriable() or error.code() in _TRANSIENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The records to read. partitions: empty for all. end: None for the end that the partitions
-    have now. is_endless: wait for new records."""
+    """The records to read.
+
+    partitions: empty for all.
+    end: None for the end that the partitions have now.
+    is_endless: wait for new records.
+    isolation: an index of ISOLATIONS.
+    """
 
     topics: tuple[str, ...]
     partitions: frozenset[int]
@@ -34,15 +65,12 @@ class Wanted:
     isolation: int
 
 
-class Reading(Protocol):
-    """Yields the brokers' answers to fetches until all wanted records are read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets of one partition that are wanted: from `first` on, below `end` (None: no limit)."""
 
-    def answers(self) -> Iterator[Fetched]: ...
-
-    def done(self, partition: Partition, next_offset: int) -> None:
-        """The records of an answer were printed, up to this offset."""
-
-    def close(self) -> None: ...
+    first: int
+    end: int | None = None
 
 
 def ranges_of(
@@ -70,12 +98,155 @@ def ranges_of(
     return found
 
 
-class PlainReading:
+class Reading:
+    """The base of plain readings and of those of a group's members. Its methods raise
+    CommandFailed."""
+
+    def __init__(
+        self, brokers: Brokers, wanted: Wanted, client: Mapping[str, Any], group: str
+    ) -> None:
+        """client: librdkafka's settings of the connection."""
+        self._brokers = brokers
+        self._wanted = wanted
+        self._group = group
+        self._outages = Outages(brokers)
+        self._ends: dict[Partition, int | None] = {}
+        self._is_in_library = False
+        self._is_stopped = False
+        self._consumer = LibraryConsumer(
+            {
+                **client,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": ISOLATIONS[wanted.isolation],
+                "check.crcs": True,
+                "fetch.error.backoff.ms": 100,
+                "queued.min.messages": 1_000_000,
+                **self._more_settings(),
+            }
+        )
+
+    def _more_settings(self) -> dict[str, Any]:
+        return {}
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield records until all that are wanted are read. Those of a yield count as printed when
+        the next one is asked for."""
+        while not self._is_over():
+            yield from self._take(self._poll())
+
+    def printed(self, records: Sequence[Record]) -> None:
+        """These records of the last yield were printed, and the others were not."""
+
+    def on_signal(self, *_: object) -> None:
+        """End the reading. Raises KeyboardInterrupt at once, unless librdkafka is at work, which
+        would lose it if it came in a callback."""
+        if not self._is_in_library or self._is_stopped:
+            raise KeyboardInterrupt
+        self._is_stopped = True
+
+    def close(self) -> None:
+        """End the connections, and what a member owes its group."""
+        self._consumer.close()
+
+    def _is_over(self) -> bool:
+        return not any(end != _DONE for end in self._ends.values())
+
+    def _poll(self) -> list[Record]:
+        """Records and events of librdkafka, at least one if any comes within a short time."""
+        self._on_turn()
+        self._is_in_library = True
+        try:
+            first = self._consumer.poll(POLL_S)
+            found = [] if first is None else [first, *self._consumer.consume(RECORDS_MAX, 0)]
+        finally:
+            self._is_in_library = False
+        if self._is_stopped:
+            raise KeyboardInterrupt
+        return found
+
+    def _on_turn(self) -> None:
+        self._outages.check(p for p, end in self._ends.items() if end != _DONE)
+
+    def _take(self, messages: list[Record]) -> Iterator[list[Record]]:
+        wanted: list[Record] = []
+        passed: set[Partition] = set()
+        events: list[Record] = []
+        ends = self._ends
+        for message in messages:
+            if message.error() is not None:
+                events.append(message)
+                continue
+            partition = (message.topic(), message.partition())
+            end = ends.get(partition, _DONE)
+            if end is None or message.offset() < end:
+                wanted.append(message)
+            else:
+                passed.add(partition)
+        if wanted:
+            yield wanted
+            self.printed(wanted)
+        for partition in passed:
+            self._reach(partition, ends.get(partition, _DONE) or 0)
+        for event in events:
+            self._on_event(event)
+
+    def _reach(self, partition: Partition, position: int) -> None:
+        """The partition is read up to this offset."""
+        end = self._ends.get(partition, _DONE)
+        if end is not None and position >= end and end != _DONE:
+            self._ends[partition] = _DONE
+            self._consumer.pause([TopicPartition(*partition)])
+
+    # --- events ------------------------------------------------------------------------------
+
+    def _on_event(self, event: Record) -> None:
+        error = event.error()
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._reach((event.topic(), event.partition()), event.offset())
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            self._restart((event.topic(), event.partition()), event.offset())
+        elif code in _OF_GROUPS:
+            self._on_group_error(error)
+        elif not is_transient(error):
+            self._refuse(event, error)
+
+    def _on_group_error(self, error: KafkaError) -> None:
+        """Do nothing: librdkafka looks for a coordinator even without a member."""
+
+    def _refuse(self, event: Record, error: KafkaError) -> None:
+        name, *rights = "the brokers", *()
+        topic = event.topic()
+        if topic is not None:
+            name = topic if event.partition() < 0 else f"{topic}-{event.partition()}"
+            rights = [on_topic("READ", topic)]
+        if error.code() < 0:
+            raise CommandFailed(f"{name}: {error.str()}")
+        raise refusal(error.code(), None, name, *rights)
+
+    def _restart(self, partition: Partition, position: int) -> None:
+        """Go on at the log start, which has passed the position (retention, or DeleteRecords)."""
+        topic, number = partition
+        start = list_offsets(self._brokers, {partition: EARLIEST})[partition]
+        if start <= position:
+            raise CommandFailed(
+                f"{topic}-{number}: offset {position} is beyond the end of the partition"
+            )
+        warn(f"{topic}-{number}: the records up to offset {start} were deleted; going on there")
+        # A partition that waits for an offset takes no seek.
+        self._consumer.incremental_unassign([TopicPartition(topic, number)])
+        self._consumer.incremental_assign([TopicPartition(topic, number, start)])
+        self._reach(partition, start)
+
+
+class PlainReading(Reading):
     """Partitions of the topics, without a group."""
 
-    def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._consumer = Consumer(brokers, isolation=wanted.isolation)
+    def __init__(self, brokers: Brokers, wanted: Wanted, client: Mapping[str, Any]) -> None:
         topics = brokers.existing(list(wanted.topics), operation="READ")
         chosen = []
         for name in wanted.topics:
@@ -86,137 +257,10 @@ class PlainReading:
                         f"{name}-{number}: there is no such partition; {name} has {len(leaders)}"
                     )
                 chosen.append((name, number))
-        self._consumer.assign(ranges_of(brokers, wanted, chosen))
-
-    def answers(self) -> Iterator[Fetched]:
-        """Yield the brokers' answers until every partition is at its end."""
-        while self._consumer.partitions:
-            yield from self._consumer.poll(POLL_S)
-
-    def done(self, partition: Partition, next_offset: int) -> None:
-        """Do nothing: without a group there is no offset to commit."""
-
-    def close(self) -> None:
-        """Do nothing: the command closes the connections."""
-
-
-class GroupReading:
-    """Reads as a member of a group: the assigned partitions, from their committed offsets on."""
-
-    def __init__(self, brokers: Brokers, wanted: Wanted, group: str) -> None:
-        self._brokers = brokers
-        self._wanted = wanted
-        self._consumer = Consumer(brokers, isolation=wanted.isolation)
-        self._member = GroupMember(brokers, group, list(wanted.topics))
-        self._owned: set[Partition] = set()
-        # The next offset to print of each owned partition that is read, and the group's offsets.
-        self._positions: dict[Partition, int] = {}
-        self._committed: dict[Partition, int] = {}
-        self._commit_s = time.monotonic() + COMMIT_EACH_S
-        self._retry_s = 0.0
-        self._is_cut_off = False
-
-    def answers(self) -> Iterator[Fetched]:
-        """Yield the answers for the assigned partitions. Without --follow this ends when each
-        assigned partition is at its end. A member without partitions waits for as long as other
-        members may need to give some up."""
-        began_s = time.monotonic()
-        while True:
-            self._keep_membership()
-            # Another member hears of its loss with one heartbeat, and tells of it with the next.
-            wait_s = self._brokers.timeout_s + 2 * self._member.interval_s
-            is_late = time.monotonic() > began_s + wait_s
-            if not self._owned and not self._wanted.is_endless and is_late:
-                warn(f"group {self._member.group} has no partition left for this member")
-                return
-            if self._owned and not self._wanted.is_endless and not self._consumer.partitions:
-                return
-            if self._consumer.partitions:
-                for fetched in self._consumer.poll(POLL_S):
-                    if fetched.partition in self._owned:
-                        yield fetched
-                        self._keep_membership()
-            else:
-                time.sleep(0.05)
-
-    def done(self, partition: Partition, next_offset: int) -> None:
-        """Keep the offset for the next commit."""
-        if partition in self._positions:
-            self._positions[partition] = next_offset
-
-    def close(self) -> None:
-        """Commit the positions, and leave the group."""
-        # Ctrl-C may have come between a request and its answer. On the same connection, the next
-        # request would get that answer.
-        self._brokers.close()
-        self._commit()
-        self._member.leave()
-
-    def _keep_membership(self) -> None:
-        """Do what a member owes its group now. With --follow, the partitions are read on while no
-        coordinator answers; the consumer itself ends the command after an outage of them."""
-        if time.monotonic() < self._retry_s:
-            return
-        try:
-            self._serve_group()
-        except (BrokerGone, Unavailable) as error:
-            if not self._wanted.is_endless:
-                raise
-            self._retry_s = time.monotonic() + RETRY_EACH_S
-            if not self._is_cut_off:
-                self._is_cut_off = True
-                warn(f"{error}; group {self._member.group} is asked again until it answers")
-        else:
-            self._is_cut_off = False
-
-    def _serve_group(self) -> None:
-        """Each step leaves a state from which the next call goes on, should it raise."""
-        if time.monotonic() > self._commit_s:
-            self._commit()
-        self._member.heartbeat()
-        while True:
-            while self._member.assigned is not None and self._member.assigned != self._owned:
-                self._give_up(self._owned - self._member.assigned)
-                self._owned = set(self._member.assigned)
-                self._member.acknowledge()
-            new = self._owned - set(self._positions)
-            if not new:
-                return
-            self._begin(new)
-
-    def _give_up(self, lost: set[Partition]) -> None:
-        if not lost:
-            return
-        self._commit()
-        self._consumer.revoke(lost)
-        for partition in lost:
-            self._positions.pop(partition, None)
-            self._committed.pop(partition, None)
-
-    def _begin(self, partitions: set[Partition]) -> None:
-        """Read these partitions from the group's offsets, or from where the options begin."""
-        committed = self._member.committed(partitions)
-        if self._member.assigned != self._owned:
-            return  # a heartbeat of that call has changed the assignment
-        ranges = {
-            partition: Range(first=committed.get(partition, wanted.first), end=wanted.end)
-            for partition, wanted in ranges_of(
-                self._brokers, self._wanted, sorted(partitions)
-            ).items()
-        }
-        self._consumer.assign(ranges)
-        self._committed.update(committed)
-        self._positions.update({partition: wanted.first for partition, wanted in ranges.items()})
-
-    def _commit(self) -> None:
-        """Commit every position that the group does not have, as Kafka's consumer does, even one at
-        which nothing was printed.
-
-        Bad sequence otherwise, with `-o end`: 1. Member A begins partition 0 at its end, offset 5,
-        and prints nothing. 2. A leaves. 3. Record 5 is written. 4. Member B finds no offset, and
-        begins at the end, 6.
-        """
-        self._commit_s = time.monotonic() + COMMIT_EACH_S
-        changed = {p: at for p, at in self._positions.items() if self._committed.get(p) != at}
-        for partition in self._member.commit(changed):
-            self._committed[partition] = changed[partition]
+        found = ranges_of(brokers, wanted, chosen)
+        # librdkafka wants the name of a group; nothing is committed.
+        super().__init__(brokers, wanted, client, "kvorum-consume")
+        for partition, own in found.items():
+            if own.end is None or own.first < own.end:
+                self._ends[partition] = own.end
+        self._consumer.incremental_assign([TopicPartition(*p, found[p].first) for p in self._ends])

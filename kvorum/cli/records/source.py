@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 
-from kvorum.cli.common import CommandFailed
+from kvorum.client.failures import CommandFailed
 
 CHUNK_BYTES = 256 << 10
 LINE_BYTES_MAX = 100 << 20

@@ -11,16 +11,28 @@ import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from kvorum.cli.common import INT32_MAX, INT64_MAX
-from kvorum.cli.records.outgoing import Headers, NewRecord
 from kvorum.cli.records.times import time_ms
+from kvorum.storage.format.record_codec import INT32_MAX, INT64_MAX
 
 _KEYS = {
     "key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp", "topic",
     "offset",
 }  # fmt: skip
+
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+
+class NewRecord(NamedTuple):
+    """A record to be sent. partition: None lets the key decide. timestamp_ms: None means the time
+    at which it is sent."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
 
 
 class BadRecord(ValueError):
@@ -40,6 +52,12 @@ class Template:
     partition: int | None = None
     timestamp_ms: int | None = None
     empty_is_null: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True if a line of text is a value, and records differ in nothing else."""
+        has_more = self.key_separator is not None or self.headers or self.empty_is_null
+        return not has_more and self.timestamp_ms is None
 
     def from_text(self, line: bytes) -> NewRecord:
         """The record of a line. Raises BadRecord."""

@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kvorum.storage.format.record_codec import Record
+from kvorum.client.failures import CommandFailed
 
-Formatter = Callable[[str, int, Record], bytes]
-"""(topic, partition, record) to the bytes that are printed."""
+Record = Any
+"""A Message of confluent_kafka, whose hints let each of its parts be missing."""
+Formatter = Callable[[Record], bytes]
+"""A record to the bytes that are printed."""
 
 DEFAULT = "%v\\n"
 WITH_KEY = "%k\\t%v\\n"
@@ -33,14 +35,16 @@ def formatter(form: str, null: bytes) -> Formatter:
         return json_line
     parts = [_part(token, null) for token in _tokens(form)]
     if form == DEFAULT:
-        return lambda topic, partition, record: (
-            (null if record.value is None else record.value) + b"\n"
-        )
+        line_of_null = null + b"\n"
 
-    def render(topic: str, partition: int, record: Record) -> bytes:
-        return b"".join(
-            [part if isinstance(part, bytes) else part(topic, partition, record) for part in parts]
-        )
+        def line(record: Record) -> bytes:
+            value = record.value()
+            return line_of_null if value is None else value + b"\n"
+
+        return line
+
+    def render(record: Record) -> bytes:
+        return b"".join([part if isinstance(part, bytes) else part(record) for part in parts])
 
     return render
 
@@ -75,17 +79,17 @@ def _part(token: bytes | str, null: bytes) -> bytes | Formatter:
     if isinstance(token, bytes):
         return token
     parts: dict[str, Formatter] = {
-        "t": lambda topic, partition, record: topic.encode(),
-        "p": lambda topic, partition, record: b"%d" % partition,
-        "o": lambda topic, partition, record: b"%d" % record.offset,
-        "k": lambda topic, partition, record: null if record.key is None else record.key,
-        "v": lambda topic, partition, record: null if record.value is None else record.value,
-        "h": lambda topic, partition, record: _header_text(record, null),
-        "T": lambda topic, partition, record: b"%d" % record.timestamp_ms,
+        "t": lambda record: str(record.topic()).encode(),
+        "p": lambda record: b"%d" % record.partition(),
+        "o": lambda record: b"%d" % record.offset(),
+        "k": lambda record: _or(record.key(), null),
+        "v": lambda record: _or(record.value(), null),
+        "h": lambda record: _header_text(record, null),
+        "T": lambda record: b"%d" % record.timestamp()[1],
         # As kcat has it, a missing key or value has a length of -1.
-        "K": lambda topic, partition, record: b"%d" % _length(record.key),
-        "V": lambda topic, partition, record: b"%d" % _length(record.value),
-        "H": lambda topic, partition, record: b"%d" % len(record.headers),
+        "K": lambda record: b"%d" % _length(record.key()),
+        "V": lambda record: b"%d" % _length(record.value()),
+        "H": lambda record: b"%d" % len(_headers(record)),
     }
     return parts[token]
 
@@ -94,26 +98,37 @@ def _length(value: bytes | None) -> int:
     return -1 if value is None else len(value)
 
 
+def _or(value: bytes | None, null: bytes) -> bytes:
+    return null if value is None else value
+
+
+def _headers(record: Record) -> list[tuple[str, bytes | None]]:
+    try:
+        found: list[tuple[str, bytes | None]] = record.headers() or []
+        return found
+    except (SystemError, UnicodeDecodeError) as error:
+        # A header of Kafka has a text as its name; librdkafka's Python client reads no other.
+        place = f"{record.topic()}-{record.partition()}, offset {record.offset()}"
+        raise CommandFailed(f"{place}: the name of a header is not UTF-8") from error
+
+
 def _header_text(record: Record, null: bytes) -> bytes:
-    return b",".join(
-        key + b"=" + (null if value is None else value) for key, value in record.headers
-    )
+    return b",".join(key.encode() + b"=" + _or(value, null) for key, value in _headers(record))
 
 
-def json_line(topic: str, partition: int, record: Record) -> bytes:
+def json_line(record: Record) -> bytes:
     """A record as a line of JSON, in the form that `kvorum produce -f json` reads."""
     row: dict[str, Any] = {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
+        "topic": record.topic(),
+        "partition": record.partition(),
+        "offset": record.offset(),
+        "timestamp": record.timestamp()[1],
     }
-    _put(row, "key", record.key)
-    _put(row, "value", record.value)
+    _put(row, "key", record.key())
+    _put(row, "value", record.value())
     headers = []
-    for key, value in record.headers:
-        header: dict[str, Any] = {}
-        _put(header, "key", key)
+    for key, value in _headers(record):
+        header: dict[str, Any] = {"key": key}
         _put(header, "value", value)
         headers.append(header)
     row["headers"] = headers

@@ -9,6 +9,7 @@ export function metadata(context) {
   const state = { path: "/", ...Object.fromEntries(context.parameters) };
   context.watch("status", {}, () => {});
   const lead = heading(context, "Metadata", "Reading the metadata log …");
+  let isFirst = true;
   const slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "offset", on: { input: () => move(Number(slider.value)) } });
   const offset = h("input", { type: "number", min: 0, "aria-label": "offset as a number", on: { change: () => move(Number(offset.value)) } });
   const step = (text, by, label) => h("button", { type: "button", "aria-label": label, on: { click: () => move(Number(slider.value) + by) } }, text);
@@ -88,11 +89,13 @@ export function metadata(context) {
       context.clearProblem();
       context.go(url("/metadata", kept()), { isSilent: true, replaces: true });
     } catch (error) {
+      if (error.name !== "AbortError" && isFirst) lead.textContent = "The metadata log was not read.";
       context.problem(error);
     }
   }
 
   function draw(document) {
+    isFirst = false;
     slider.min = offset.min = document.first;
     slider.max = offset.max = document.end;
     slider.value = offset.value = document.at;

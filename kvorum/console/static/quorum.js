@@ -41,10 +41,12 @@ export function quorum(context) {
   });
   const timeline = h("ol", { class: "feed timeline" });
   const news = newsList();
+  const voters = h("section", { class: "panel" }, h("h2", {}, "Voters"), cards, labNote(context));
+  const followers = h("section", { class: "panel" }, h("h2", {}, "Observers"), observers.element);
   context.main.append(
     figures.element,
-    h("section", { class: "panel" }, h("h2", {}, "Voters"), cards, labNote(context)),
-    h("section", { class: "panel" }, h("h2", {}, "Observers"), observers.element),
+    voters,
+    followers,
     h(
       "div",
       { class: "pair" },
@@ -66,12 +68,14 @@ export function quorum(context) {
     drawCards(document.order.map((key) => document.nodes[key]).filter((row) => row.kind === "voter"));
     const order = document.order.filter((key) => document.nodes[key].kind === "observer");
     observers.update(order, Object.fromEntries(rows));
-    drawTimeline(timeline, document.timeline);
+    voters.hidden = followers.hidden = Boolean(document.hidden.quorum);
+    drawTimeline(timeline, document.timeline, document.hidden.elections);
     news.update(document.news);
   });
 }
 
 function leadOf(document) {
+  if (document.hidden.quorum) return [`The quorum is shown to users with ${document.hidden.quorum}, which this user does not have.`];
   if (document.leader_id === undefined) return [chip("no leader", "bad"), ` ${document.no_quorum}`];
   return [
     h("strong", {}, `Controller ${document.leader_id} leads`),
@@ -139,8 +143,10 @@ function kindOf(text) {
   return /leader=-1|stands/.test(text) ? "warn" : "";
 }
 
-function drawTimeline(element, lines) {
-  fill(element, lines, () =>
+/** right: the one that shows elections, if the user does not have it. */
+function drawTimeline(element, lines, right) {
+  const nothing = right ? `Elections are shown to users with ${right}, which this user does not have.` : "No controller reports an election.";
+  fill(element, [lines, nothing], () =>
     lines.length
       ? lines.map((line) =>
           h(
@@ -150,6 +156,6 @@ function drawTimeline(element, lines) {
             h("span", {}, h("b", {}, `controller ${line.node} `), line.text),
           ),
         )
-      : h("li", { class: "soft" }, "No controller reports an election."),
+      : h("li", { class: "soft" }, nothing),
   );
 }

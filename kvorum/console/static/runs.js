@@ -24,14 +24,17 @@ export function runs(context) {
     ],
   });
   context.main.append(table.element);
+  let isFirst = true;
   const read = async () => {
     try {
       const found = await ask("/api/runs");
+      isFirst = false;
       const cut = found.is_cut ? "; the folder has more folders than are looked at" : "";
       lead.replaceChildren(`${found.total} runs and duels in `, h("code", {}, found.folder), `${cut}.`);
       table.update(found.rows.map((row) => row.name), Object.fromEntries(found.rows.map((row) => [row.name, row])));
       context.clearProblem();
     } catch (error) {
+      if (isFirst) lead.textContent = "The folder was not read.";
       context.problem(error);
     }
   };

@@ -32,7 +32,7 @@ export function topics(context) {
       { title: "topic", of: (r) => r.name, show: (name) => h("a", { href: url("/topic", { name }) }, name), wide: true },
       { title: "partitions", of: (r) => r.partitions, show: number, numeric: true, flash: true },
       { title: "replicas", of: (r) => r.replication_factor, numeric: true },
-      { title: "min ISR", of: (r) => r.min_isr, numeric: true },
+      { title: "min ISR", of: (r) => r.min_isr, show: number, numeric: true },
       { title: "state", of: (r) => [r.offline, r.under_min_isr, r.under_replicated], show: states, flash: true },
       { title: "messages", of: (r) => r.name, show: (topic) => h("a", { href: url("/messages", { topic }) }, "browse") },
     ],
@@ -116,7 +116,7 @@ export function topic(context) {
       if (!document.rows) return;
       const { partitions, replication_factor: copies, min_isr: minIsr } = document.summary;
       lead.replaceChildren(
-        `${count(partitions, "partition")}, ${count(copies, "replica")}, min.insync.replicas ${minIsr}, id `,
+        `${count(partitions, "partition")}, ${count(copies, "replica")}, min.insync.replicas ${number(minIsr)}, id `,
         h("code", {}, document.topic_id),
       );
       table.update(document.order, document.rows);

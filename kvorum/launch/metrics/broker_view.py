@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvorum.broker.fetch.leader_fetch import ParkedFetch
+from kvorum.broker.fetch.leader_fetch import PendingFetch
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.shard import GroupShard
 from kvorum.broker.metrics.counters import ConnectionMetrics, RequestMetrics, TopicMetrics
-from kvorum.broker.network.purgatory import PendingProduce
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.transactions.shard import TransactionShard
+from kvorum.broker.purgatory.pending_produce import PendingProduce
+from kvorum.broker.transactions.core.shard import TransactionShard
 from kvorum.launch.metrics.process import LoopWatch
 from kvorum.launch.metrics.row import Item, escaped
 from kvorum.launch.metrics.views import NodeView, Number
 from kvorum.metadata.image.image import PartitionImage
-from kvorum.raft.node import RaftNode
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kvorum.broker.network.server import KafkaServer
+    from kvorum.broker.server import KafkaServer
 
 FETCH_KEY = 1
 RUNNING, STARTING = 3, 2
 """Kafka's numbers of a broker's state; a fenced broker counts as starting."""
-_OPERATIONS: dict[type, str] = {PendingProduce: "Produce", ParkedFetch: "Fetch"}
+_OPERATIONS: dict[type, str] = {PendingProduce: "Produce", PendingFetch: "Fetch"}
 
 
 class _Api:
@@ -49,10 +49,10 @@ class _Directory:
 
 
 class _Listener:
-    __slots__ = ("closed", "made", "open")
+    __slots__ = ("counts", "open")
 
     def __init__(self, metrics: ConnectionMetrics) -> None:
-        self.made, self.closed = metrics.made, metrics.closed
+        self.counts = metrics
         self.open = metrics.made - metrics.closed
 
 
@@ -61,7 +61,7 @@ class BrokerView(NodeView):
 
     def __init__(
         self, raft: RaftNode, server: KafkaServer, watch: LoopWatch, *, now_s: float,
-        age_ms: int | None, is_fenced: bool,
+        age_ms: int | None, is_fenced: bool, refuses_leader: bool,
     ) -> None:  # fmt: skip
         replicas = server.services.replicas
         super().__init__(raft, replicas.registry.image, watch, now_s)
@@ -71,6 +71,7 @@ class BrokerView(NodeView):
         self._directories = replicas.directories
         self.metrics = replicas.metrics
         self._age_ms = age_ms
+        self.refuses_leader = int(refuses_leader)
         self.is_fenced = int(is_fenced)
         self.broker_state = STARTING if is_fenced else RUNNING
         self.traffic = TopicMetrics("")

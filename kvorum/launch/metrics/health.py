@@ -19,8 +19,11 @@ start with a large log moves all the time."""
 
 
 class Check(NamedTuple):
-    """One condition. value: what was found, for people. is_warning: the condition is met, and will
-    not be for ever unless somebody acts."""
+    """One condition.
+
+    value: what was found, for people.
+    is_warning: the condition is met, and will not be for ever unless somebody acts.
+    """
 
     name: str
     is_passed: bool
@@ -31,11 +34,15 @@ class Check(NamedTuple):
 class Facts(NamedTuple):
     """The state of a node, as it knows it.
 
-    role: of the quorum, as `raft_view.role_of`. leader_age_ms: since a leader was heard of, or the
-    node started; None for never; 0 on the leader. stuck_ms: for how long nothing was applied
-    although something was committed. is_fenced: None on a controller. offline_directories: of a
-    broker. certificates: of the node, None without TLS; certificate_warnings: sentences on those
-    that have expired or end soon.
+    role: of the quorum, as `raft_view.role_of`.
+    leader_age_ms: since a leader was heard of, or the node started; None for never; 0 on the
+        leader.
+    stuck_ms: for how long nothing was applied although something was committed.
+    is_fenced: None on a controller.
+    offline_directories: of a broker.
+    certificates: of the node, None without TLS.
+    certificate_warnings: sentences on those that have expired or end soon.
+    refused_leader: why the node does not follow the quorum's leader.
     """
 
     role: str
@@ -50,6 +57,7 @@ class Facts(NamedTuple):
     offline_directories: int = 0
     certificates: int | None = None
     certificate_warnings: tuple[str, ...] = ()
+    refused_leader: str = ""
 
 
 def checks(facts: Facts) -> list[Check]:
@@ -70,6 +78,8 @@ def _leader(facts: Facts) -> Check:
     where = f"role={facts.role} epoch={facts.epoch} leader={facts.leader_id}"
     if facts.role == "leader":
         return Check("quorum", True, where)
+    if facts.refused_leader:
+        return Check("quorum", False, f"{where}; {facts.refused_leader}")
     if facts.leader_age_ms is None:
         return Check("quorum", False, f"{where}; no leader was ever heard of")
     is_heard = facts.leader_age_ms <= LEADER_SILENCE_MS_MAX

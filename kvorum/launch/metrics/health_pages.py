@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from kvorum.launch.metrics.health import Check, Facts, checks
 from kvorum.launch.metrics.raft_view import raft_report
-from kvorum.launch.metrics.server import JSON, Answer, Request, Response
-from kvorum.raft.node import RaftNode
+from kvorum.launch.metrics.server import JSON, Answer, HttpRequest, Response
+from kvorum.raft.node.raft_node import RaftNode
 
 OK, UNAVAILABLE = "200 OK", "503 Service Unavailable"
 
@@ -22,14 +22,14 @@ def pages(node: RaftNode, facts: Callable[[], Facts]) -> Mapping[str, Answer]:
     }
 
 
-def _alive(request: Request) -> Response:
+def _alive(request: HttpRequest) -> Response:
     """This answer proves it: the event loop runs."""
     if request.takes_json:
         return Response(OK, _json({"status": "alive"}), JSON)
     return Response(OK, b"alive\n")
 
 
-def ready(request: Request, facts: Facts) -> Response:
+def ready(request: HttpRequest, facts: Facts) -> Response:
     """200, or 503 with the conditions that are not met, and in both cases the warnings; all
     conditions with `?verbose` or in JSON."""
     found = checks(facts)

@@ -32,6 +32,8 @@ NODE_ROWS = (
         "observer.",
         f"{_RAFT} current-state", "kafka_server_raftmetrics_current_state",
     ),
+    Row("kvorum_raft_refuses_leader", GAUGE, "node", "refuses_leader",
+        "1: the node refuses the leader, which lacks committed records; /readyz says more."),
     _raft("leader_id", GAUGE, "leader_id", "The leader, as far as known; -1: none.",
           "current-leader"),
     _raft("voted_id", GAUGE, "voted_id", "The node that got this node's vote; -1: none.",
@@ -113,6 +115,11 @@ NODE_ROWS = (
     Row("kvorum_certificate_end_time_seconds", GAUGE, "certificate", "ends_s",
         "End of the certificate that this node shows on a listener (server), or to that of another "
         "node (client), since the epoch of Unix."),
+    Row("kvorum_peer_failures_total", COUNTER, "node", "peer_failures.count",
+        "Connections closed because of an unexpected error, a bug of this node; its log has a line "
+        "for each."),
+    Row("kvorum_rpc_handshakes_failed_total", COUNTER, "node", "peer_failures.rpc_handshakes",
+        "TLS handshakes of other nodes and of commands that failed at this controller."),
     Row("kvorum_loop_lag_seconds", HISTOGRAM, "node", "watch.lag_s",
         "How late timers of the event loop are, tested twice a second.",
         "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs",

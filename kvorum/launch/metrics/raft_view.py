@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvorum.launch.metrics.row import Item
-from kvorum.raft.node import RaftNode
-from kvorum.raft.progress import ReplicaProgress
-from kvorum.raft.roles.states import Follower, Leader
+from kvorum.raft.core.states import Follower, Leader
+from kvorum.raft.model.progress import ReplicaProgress
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.text import address_text
 
@@ -114,7 +114,7 @@ class RaftView:
         two directory ids. The one that has fetched last has the series.
         """
         role, now_ms = self._core.role, monotonic_ms()
-        ahead_ms = self._node.servicer.clocks_ahead_ms
+        ahead_ms = self._node.servicer.clocks.ahead_ms
         if isinstance(role, Leader):
             found = sorted(
                 [*role.voters.values(), *role.observers.values()], key=lambda p: p.last_fetch_ms

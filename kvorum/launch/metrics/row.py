@@ -55,9 +55,12 @@ Scope = Callable[[], Iterator[Item | None]]
 
 
 class Row(NamedTuple):
-    """One metric. exported: the JMX exporter's name, "" if Kafka does not have it; scale: what the
-    value is multiplied by there (Kafka has milliseconds). name: "" if Kvorum's own names have the
-    value in another row."""
+    """One metric.
+
+    exported: the JMX exporter's name, "" if Kafka does not have it.
+    scale: what the value is multiplied by there (Kafka has milliseconds).
+    name: "" if Kvorum's own names have the value in another row.
+    """
 
     name: str
     kind: str

@@ -32,8 +32,10 @@ JSON = "application/json"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Request(NamedTuple):
-    """query: the names in the query string; takes_json: the client asks for JSON."""
+class HttpRequest(NamedTuple):
+    """query: the names in the query string.
+    takes_json: the client asks for JSON.
+    """
 
     query: frozenset[str]
     takes_json: bool
@@ -46,13 +48,17 @@ class Response(NamedTuple):
 
 
 Send = Callable[[bytes], Awaitable[None]]
-Answer = Callable[[Request], Response]
+Answer = Callable[[HttpRequest], Response]
 Stream = Callable[[Send], Awaitable[None]]
 """Writes a body of any length, part by part."""
 
 
 class MetricsServer:
-    """Answers GET and HEAD. pages: by path; streams: bodies in Prometheus' format, by path."""
+    """Answers GET and HEAD.
+
+    pages: by path.
+    streams: bodies in Prometheus' format, by path.
+    """
 
     def __init__(self, pages: Mapping[str, Answer], streams: Mapping[str, Stream]) -> None:
         self._pages = pages
@@ -116,7 +122,7 @@ class MetricsServer:
         elif page is not None:
             names = frozenset(parse_qs(query, keep_blank_values=True))
             takes_json = b"application/json" in _header(head, b"accept")
-            await _write(writer, page(Request(names, takes_json)), is_head=is_head)
+            await _write(writer, page(HttpRequest(names, takes_json)), is_head=is_head)
         else:
             known = ", ".join(sorted([*self._streams, *self._pages]))
             body = f"there is {known}\n".encode()

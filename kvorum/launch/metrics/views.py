@@ -17,19 +17,21 @@ from kvorum.launch.metrics.raft_view import RaftView
 from kvorum.launch.metrics.row import Item, Scope, escaped
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import NO_LEADER
-from kvorum.raft.node import RaftNode
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.certificates import CertificateWatch
+from kvorum.runtime.peer_failures import PEER_FAILURES, PeerFailures
 
 if TYPE_CHECKING:
-    from kvorum.metadata.controller.controller import Controller
+    from kvorum.metadata.controller.core.controller import Controller
 
 
 @dataclass(slots=True)
 class Counts:
     """Sums over all partitions: of the cluster, and of this broker's replicas.
 
-    follower_lag: of the slowest follower of a partition led here; fetch_lag: of the replica here
-    that is furthest behind its leader's high watermark, both in records.
+    follower_lag: of the slowest follower of a partition led here.
+    fetch_lag: of the replica here that is furthest behind its leader's high watermark, both in
+        records.
     """
 
     partitions: int = 0
@@ -63,6 +65,7 @@ class NodeView:
 
     def __init__(self, raft: RaftNode, image: ClusterImage, watch: LoopWatch, now_s: float) -> None:
         self.raft = RaftView(raft, now_s)
+        self.refuses_leader = int(bool(raft.core.refused_leader))
         self.snapshot = self.raft.snapshot
         self.image = image
         self.watch = watch
@@ -86,6 +89,10 @@ class NodeView:
     def age_s(self) -> float:
         """For how long no leader of the quorum was heard of; infinite: never."""
         raise NotImplementedError
+
+    @property
+    def peer_failures(self) -> PeerFailures:
+        return PEER_FAILURES
 
     @property
     def applied_offset(self) -> int:

@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from kvorum.metadata.access.model import USER_PREFIX, AclOperation, ResourceType
+from kvorum.metadata.image.acl import USER_PREFIX, AclOperation, ResourceType
 from kvorum.runtime.clock import monotonic_ms
 
 LOGGER_NAME = "kvorum.audit"
@@ -26,8 +26,11 @@ characters, and all characters outside ASCII."""
 
 
 class AuditLog:
-    """Writes the audit log. logger: for tests, in place of `kvorum.audit`. now_ms: a clock that
-    never goes back."""
+    """Writes the audit log.
+
+    logger: for tests, in place of `kvorum.audit`.
+    now_ms: a clock that never goes back.
+    """
 
     def __init__(
         self, logger: logging.Logger | None = None, now_ms: Callable[[], int] = monotonic_ms
@@ -54,8 +57,11 @@ class AuditLog:
         method: str = "",
         reason: str = "",
     ) -> None:
-        """An operation was allowed or refused. method: the call, for those of gRPC. reason: of a
-        refusal that is not for want of an ACL."""
+        """An operation was allowed or refused.
+
+        method: the call, for those of gRPC.
+        reason: of a refusal that is not for want of an ACL.
+        """
         self._write(
             is_allowed,
             event="access",
@@ -80,9 +86,14 @@ class AuditLog:
         is_token: bool = False,
         claimed: str = "",
     ) -> None:
-        """A client logged in, or failed to. user: the one that is proved, "" for none. reason: of a
-        failure. is_token: by a delegation token of that user. claimed: the user that a client which
-        failed named. Texts of the client are cut at CLIENTS_CHARACTERS_MAX."""
+        """A client logged in, or failed to.
+
+        user: the one that is proved, "" for none.
+        reason: of a failure.
+        is_token: by a delegation token of that user.
+        claimed: the user that a client which failed named. Texts of the client are cut at
+            CLIENTS_CHARACTERS_MAX.
+        """
         claimed = claimed[:CLIENTS_CHARACTERS_MAX]
         self._write(
             is_allowed,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kvorum.metadata.access.hosts import host_matches, plain_address
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     ANYBODY,
     USER_PREFIX,
     WILDCARD,
@@ -48,8 +48,12 @@ _ByPrincipal = dict[str, dict[Acl, None]]
 
 @dataclass(slots=True)
 class _OfType:
-    """The ACLs of a type of resource. literal, prefixed: by name, then by principal. lengths: how
-    many names in `prefixed` have each length. of: by principal alone."""
+    """The ACLs of a type of resource.
+
+    literal, prefixed: by name, then by principal.
+    lengths: how many names in `prefixed` have each length.
+    of: by principal alone.
+    """
 
     literal: dict[str, _ByPrincipal] = field(default_factory=dict)
     prefixed: dict[str, _ByPrincipal] = field(default_factory=dict)
@@ -91,8 +95,9 @@ class _OfType:
 class Authorizer:
     """Answers by the ACLs that it was given, and remembers its answers until they change.
 
-    super_users: principals such as `User:admin`. allow_if_no_acl: allow.everyone.if.no.acl.found.
-    Users are named without `User:`; hosts are clients' addresses.
+    super_users: principals such as `User:admin`.
+    allow_if_no_acl: allow.everyone.if.no.acl.found. Users are named without `User:`; hosts are
+        clients' addresses.
     """
 
     def __init__(self, *, super_users: Iterable[str] = (), allow_if_no_acl: bool = False) -> None:
@@ -110,7 +115,11 @@ class Authorizer:
         self.change(added=acls)
 
     def change(self, *, added: Iterable[Acl] = (), removed: Iterable[Acl] = ()) -> None:
-        """Take ACLs in and out. added: none that is there already; removed: only such as are."""
+        """Take ACLs in and out.
+
+        added: none that is there already.
+        removed: only such as are.
+        """
         for acl in removed:
             self._types[acl.resource_type].remove(acl)
         for acl in added:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 
-from kvorum.metadata.access.model import WILDCARD
+from kvorum.metadata.image.acl import WILDCARD
 
 
 @functools.lru_cache(maxsize=4096)
@@ -27,13 +27,18 @@ def is_valid_host(text: str) -> bool:
 
 def is_matching_host(text: str) -> bool:
     """True if some client can have the host: a WILDCARD, an address, or a range of them."""
-    if text == WILDCARD or _range_of(text) is not None:
-        return True
+    return text == WILDCARD or _range_of(text) is not None or _address_of(text) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def _address_of(text: str) -> str | None:
+    """The address that a host names, as `plain_address` writes it. None for any other text, and for
+    an IPv4 address in the form `::ffff:10.0.0.1`: as in Kafka, no client has such an address."""
     try:
-        ipaddress.ip_address(text)
+        found = ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
+    return None if getattr(found, "ipv4_mapped", None) is not None else str(found)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -55,7 +60,7 @@ def host_matches(host: str, address: str) -> bool:
         return True
     range_ = _range_of(host)
     if range_ is None:
-        return plain_address(host) == address
+        return _address_of(host) == address
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvorum.metadata.access.model import Acl, AclFilter
+from kvorum.metadata.image.acl import Acl, AclFilter
 
 
 def selected(acls: Iterable[Acl], wanted: AclFilter) -> tuple[Acl, ...]:

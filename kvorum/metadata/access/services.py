@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvorum.metadata.access.model import AclOperation
+from kvorum.metadata.image.acl import AclOperation
 
 _NODES = (AclOperation.CLUSTER_ACTION,)
 _ALTER = (*_NODES, AclOperation.ALTER)

@@ -13,10 +13,12 @@ import sys
 
 from kvorum.metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
 from kvorum.metadata.configs.security_keys import CERTIFICATE_KEYS, SECURITY
+from kvorum.metadata.configs.share_keys import SHARE_CONFIGS
 from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.features import RELEASES
 
 _DOUBLE_MAX = sys.float_info.max
+_SHORT, _LIST = ConfigType.SHORT, ConfigType.LIST
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 
 #: Broker properties that are defaults of topic configs.
@@ -99,7 +101,7 @@ _CLEANER: tuple[ConfigKey, ...] = (
     ConfigKey(
         name="log.cleaner.io.max.bytes.per.second",
         type=ConfigType.DOUBLE,
-        default=str(_DOUBLE_MAX),
+        default="1.7976931348623157E308",
         low=1,
         high=_DOUBLE_MAX,
         update=Update.DYNAMIC,
@@ -138,13 +140,20 @@ _MAY_BE_NONE = (
     "socket.send.buffer.bytes",
 )
 
-#: Times with properties in larger units. A property in a finer unit takes precedence.
+#: Times with properties in larger units, or another one behind them. The former takes precedence.
 _COARSER: dict[str, tuple[tuple[str, int], ...]] = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.retention.minutes": (("log.retention.hours", 60),),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
+    "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", 1),),
 }
 OTHER_NAMES: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        name="log.flush.scheduler.interval.ms",
+        type=_LONG,
+        default=str(INT64_MAX),
+        documentation="log.flush.interval.ms where that is not given.",
+    ),
     ConfigKey(
         name="broker.id",
         type=_INT,
@@ -183,11 +192,11 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Identity and addresses.
     ("node.id", _INT, None, "The node's number, unique in the cluster."),
     ("cluster.id", _STRING, None, "The cluster's uuid."),
-    ("listeners", _STRING, None, "Where the broker listens."),
-    ("advertised.listeners", _STRING, "", "What clients are told instead of listeners."),
+    ("listeners", _LIST, None, "Where the broker listens."),
+    ("advertised.listeners", _LIST, None, "What clients are told instead of listeners."),
     (
         "controller.listener.names",
-        _STRING,
+        _LIST,
         "CONTROLLER",
         "The listener of the controllers.",
     ),
@@ -199,9 +208,9 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "Whether spans of requests are exported to OpenTelemetry (the extra otel).",
     ),
     ("kvorum.logging.levels", _STRING, "", "LOGGER=LEVEL,...: levels of loggers; root for all."),
-    ("log.dirs", _STRING, "", "The node's data directories, with commas between them."),
-    ("log.dir", _STRING, "", "The data directory, if log.dirs is not given."),
-    ("metadata.log.dir", _STRING, "", "Directory of the metadata log; else the first of log.dirs."),
+    ("log.dirs", _LIST, None, "The node's data directories, with commas between them."),
+    ("log.dir", _LIST, None, "The data directory, if log.dirs is not given."),
+    ("metadata.log.dir", _STRING, None, "Of the metadata log; else the first of log.dirs."),
     (
         "broker.session.timeout.ms",
         _INT,
@@ -215,7 +224,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "30000",
         "Patience for the controller to hear of a failed directory, before the broker ends.",
     ),
-    ("broker.rack", _STRING, "", "The rack that placement spreads replicas over."),
+    ("broker.rack", _STRING, None, "The rack that placement spreads replicas over."),
     (
         "metrics.listener",
         _STRING,
@@ -286,7 +295,7 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     (
         "replica.selector.class",
         _STRING,
-        "",
+        None,
         "Empty: consumers read from leaders. org.apache.kafka.common.replica."
         "RackAwareReplicaSelector: from the replica in their rack.",
     ),
@@ -305,10 +314,10 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     # Coordinators: the configs with which their internal topics are created. Later these are
     # changed like those of any topic.
     ("offsets.topic.num.partitions", _INT, "50", "Partitions of __consumer_offsets."),
-    ("offsets.topic.replication.factor", _INT, "3", "Replicas of __consumer_offsets."),
+    ("offsets.topic.replication.factor", _SHORT, "3", "Replicas of __consumer_offsets."),
     ("offsets.topic.segment.bytes", _INT, "104857600", "Size of its segments."),
     ("transaction.state.log.num.partitions", _INT, "50", "Partitions of __transaction_state."),
-    ("transaction.state.log.replication.factor", _INT, "3", "Replicas of __transaction_state."),
+    ("transaction.state.log.replication.factor", _SHORT, "3", "Replicas of __transaction_state."),
     ("transaction.state.log.min.isr", _INT, "2", "Its min.insync.replicas."),
     ("transaction.state.log.segment.bytes", _INT, "104857600", "Size of its segments."),
     # The topic __kvorum_events, with the changes of the metadata; Kvorum's own.
@@ -441,6 +450,8 @@ def _topic_defaults() -> list[ConfigKey]:
                 f"{topic_key.documentation}",
                 update=Update.CLUSTER if is_controllers else Update.DYNAMIC,
                 coarser=_COARSER.get(name, ()),
+                # As in Kafka, where only the property behind it has a default.
+                default=None if name in _COARSER else topic_key.default,
             )
         )
     return keys
@@ -452,6 +463,7 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
         (
             *_topic_defaults(),
             *_CLEANER,
+            *SHARE_CONFIGS,
             *OTHER_NAMES,
             *(
                 ConfigKey(

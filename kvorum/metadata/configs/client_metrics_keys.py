@@ -34,21 +34,18 @@ CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
             default=str(INTERVAL_MS_DEFAULT),
             low=100,
             high=3_600_000,
-            broker_name=INTERVAL,
             documentation="Between two pushes of a client.",
         ),
         ConfigKey(
             name=MATCH,
             type=ConfigType.LIST,
             default="",
-            broker_name=MATCH,
             documentation="Which clients: selector=expression,...; all clients if empty.",
         ),
         ConfigKey(
             name=METRICS,
             type=ConfigType.LIST,
             default="",
-            broker_name=METRICS,
             documentation="Prefixes of the metrics' names, * for all; none if empty.",
         ),
     )
@@ -63,6 +60,8 @@ def client_metrics_problem(name: str, value: str) -> Rejected | None:
     problem = key.problem(value)
     if problem is not None:
         return Rejected(ErrorCode.INVALID_REQUEST, problem)
+    if "" in [item.strip() for item in value.split(",")] and value.strip():
+        return Rejected(ErrorCode.INVALID_CONFIG, f"{name}={value!r} has an empty item")
     if name != MATCH:
         return None
     for item in list_items(value):

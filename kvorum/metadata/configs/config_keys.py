@@ -128,7 +128,7 @@ def ignored_config(name: str, value: str) -> str | None:
     """A line for the log that says why a broker's config has no effect; None if it has one."""
     key = broker_key(name)
     if key is None:
-        of = "Kafka 4.3 has it no more" if is_earlier_key(name) else "neither Kafka's nor Kvorum's"
+        of = "Kafka 4.4 has it no more" if is_earlier_key(name) else "neither Kafka's nor Kvorum's"
         return f"{name} is kept and changes nothing: {of}"
     if not key.ignored:
         return None

@@ -1,4 +1,4 @@
-"""Broker configs of Apache Kafka 0.10 to 4.2 that Kafka 4.3 does not have any more.
+"""Broker configs of Apache Kafka 0.10 to 4.2 that Kafka 4.4 does not have any more.
 
 Files of older clusters carry them. The names are those of `KafkaConfig.configNames` in the releases
 0.10.2, 1.0, 2.0, 2.8, 3.9, 4.0, 4.1 and 4.2.
@@ -45,5 +45,5 @@ _ZOOKEEPER = "zookeeper."
 
 
 def is_earlier_key(name: str) -> bool:
-    """True for a broker's config that an earlier release of Kafka had, and 4.3 has not."""
+    """True for a broker's config that an earlier release of Kafka had, and 4.4 has not."""
     return name in _EARLIER or name.startswith(_ZOOKEEPER)

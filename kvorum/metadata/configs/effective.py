@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
-from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 
 CLUSTER_DEFAULT = ""
@@ -23,7 +22,7 @@ _NOTHING: Mapping[str, str] = {}
 _NUMBER = ConfigKey(name="", type=ConfigType.LONG, default=None, documentation="")
 
 
-class Source(enum.IntEnum):
+class ConfigSource(enum.IntEnum):
     """The source of a value; Kafka's numbers."""
 
     UNKNOWN = 0
@@ -46,7 +45,7 @@ class Setting:
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     unit: int = 1
 
     @property
@@ -81,43 +80,31 @@ def broker_settings(
     shared: Mapping[str, str],
     static: Mapping[str, StaticValue],
 ) -> tuple[Setting, ...]:
-    """All levels at which a broker's key has a value, nearest first.
+    """All levels at which a broker's key has a value, nearest first, in coarser units too.
 
-    own: set for this broker. shared: set for all brokers. static: from its file, with defaults. At
-        each level the finest unit comes first.
+    own: set for this broker.
+    shared: set for all brokers.
+    static: from its file, with defaults. At each level the finest unit comes first.
     """
     found = []
     if key.name in own:
-        found.append(Setting(key.name, own[key.name], Source.DYNAMIC_BROKER))
+        found.append(Setting(key.name, own[key.name], ConfigSource.DYNAMIC_BROKER))
     if key.name in shared:
-        found.append(Setting(key.name, shared[key.name], Source.DYNAMIC_DEFAULT_BROKER))
+        found.append(Setting(key.name, shared[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
     names = ((key.name, 1), *key.coarser)
     for name, unit in names:
         start = static.get(name)
         if start is not None and start.is_given:
-            found.append(Setting(name, start.value, Source.STATIC_BROKER, unit))
+            found.append(Setting(name, start.value, ConfigSource.STATIC_BROKER, unit))
     # As in Kafka, where only the coarsest unit has a default.
     name, unit = names[-1]
-    default = key.default if unit == 1 else BROKER_CONFIGS[name].default
+    default = key.default if name == key.name else BROKER_CONFIGS[name].default
     if default is not None:
-        found.append(Setting(name, default, Source.DEFAULT, unit))
-    if key.default is None and not any(level.name == key.name for level in found):
-        return ()  # as in Kafka: log.retention.minutes does not show log.retention.hours
+        found.append(Setting(name, default, ConfigSource.DEFAULT, unit))
     return tuple(found)
 
 
-def topic_config_value(image: ClusterImage, topic: str, name: str) -> str | None:
-    """A topic's config as a controller sees it, without the brokers' files.
-
-    The topic's own value, else the default set for all brokers, else Kafka's default. None for a
-    key that is neither in the table nor set.
-    """
-    value = image.topic_configs(topic).get(name)
-    if value is not None:
-        return value
-    key = TOPIC_CONFIGS.get(name)
-    if key is None:
-        return None
-    if key.broker_name in BROKER_CONFIGS:
-        value = broker_configs(image, CLUSTER_DEFAULT).get(key.broker_name)
-    return key.default if value is None else value
+def shown_settings(name: str, levels: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    """The levels that an answer shows for a broker's key. As in Kafka, coarser units show only
+    beside the key itself: with log.retention.hours alone, log.retention.ms has no level."""
+    return levels if any(level.name == name for level in levels) else ()

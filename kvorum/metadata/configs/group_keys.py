@@ -1,7 +1,7 @@
-"""Configs of groups (KIP-848, KIP-932, KIP-1071), as in Apache Kafka 4.3.
+"""Configs of groups (KIP-848, KIP-932, KIP-1071), as in Apache Kafka 4.4.
 
-Kvorum obeys `consumer.session.timeout.ms` and `consumer.heartbeat.interval.ms`. The others are
-stored and shown, without an effect. The bounds are the defaults of Kafka's broker properties
+Kvorum obeys those whose documentation does not begin with "Not obeyed". The others are stored and
+shown, without an effect. The bounds are the defaults of Kafka's broker properties
 `group.*.min.*` and `group.*.max.*`, which Kvorum accepts and ignores.
 """
 
@@ -15,7 +15,17 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+SHARE_SESSION_TIMEOUT = "share.session.timeout.ms"
+SHARE_HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
+SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
+SHARE_RECORD_LOCKS = "share.partition.max.record.locks"
+SHARE_RENEW = "share.renew.acknowledge.enable"
+SHARE_ISOLATION = "share.isolation.level"
 AUTO_OFFSET_RESET = "share.auto.offset.reset"
+
+_STRING, _BOOLEAN, _LIST = ConfigType.STRING, ConfigType.BOOLEAN, ConfigType.LIST
 
 _RESET = re.compile(
     r"earliest|latest|by_duration:P(?=[0-9T])([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?"
@@ -28,12 +38,12 @@ _NUMBERS = (
     (SESSION_TIMEOUT, 45_000, 45_000, 60_000, "Silence after which a member of the group is out."),
     (HEARTBEAT_INTERVAL, 5_000, 5_000, 15_000, "Between two heartbeats of a member of the group."),
     ("consumer.assignment.interval.ms", 1_000, 0, 15_000, "Not obeyed: between two assignments."),
-    ("share.session.timeout.ms", 45_000, 45_000, 60_000, "Not obeyed: of a share group's member."),
-    ("share.heartbeat.interval.ms", 5_000, 5_000, 15_000, "Not obeyed: of a share group's member."),
-    ("share.assignment.interval.ms", 1_000, 0, 15_000, "Not obeyed: between two assignments."),
-    ("share.record.lock.duration.ms", 30_000, 15_000, 60_000, "Not obeyed: of an acquired record."),
-    ("share.delivery.count.limit", 5, 2, 10, "Not obeyed: attempts to deliver a record."),
-    ("share.partition.max.record.locks", 2_000, 100, 10_000, "Not obeyed: of a share-partition."),
+    (SHARE_SESSION_TIMEOUT, 45_000, 45_000, 60_000, "Silence after which a share member is out."),
+    (SHARE_HEARTBEAT_INTERVAL, 5_000, 5_000, 15_000, "Between two heartbeats of a share member."),
+    (SHARE_ASSIGNMENT_INTERVAL, 1_000, 0, 15_000, "Least time between two targets."),
+    (SHARE_LOCK_DURATION, 30_000, 15_000, 60_000, "How long a share member holds a record."),
+    (SHARE_DELIVERY_LIMIT, 5, 2, 10, "Deliveries after which a record is archived."),
+    (SHARE_RECORD_LOCKS, 2_000, 100, 10_000, "Records in flight of a share-partition."),
     ("streams.session.timeout.ms", 45_000, 45_000, 60_000, "Not obeyed: of a Streams member."),
     ("streams.heartbeat.interval.ms", 5_000, 5_000, 15_000, "Not obeyed: of a Streams member."),
     ("streams.assignment.interval.ms", 1_000, 0, 15_000, "Not obeyed: between two assignments."),
@@ -44,30 +54,22 @@ _NUMBERS = (
 prefix `group.`."""
 
 _WORDS = (
-    ConfigKey(
-        name=AUTO_OFFSET_RESET,
-        type=ConfigType.STRING,
-        default="latest",
-        broker_name="share.auto.offset.reset",
-        documentation="Not obeyed: where a share-partition begins: earliest, latest or "
-        "by_duration:<ISO 8601>.",
-    ),
-    ConfigKey(
-        name="share.isolation.level",
-        type=ConfigType.STRING,
-        default="read_uncommitted",
-        values=("read_committed", "read_uncommitted"),
-        broker_name="share.isolation.level",
-        documentation="Not obeyed: of a share group's reads.",
-    ),
-    ConfigKey(
-        name="share.renew.acknowledge.enable",
-        type=ConfigType.BOOLEAN,
-        default="true",
-        broker_name="share.renew.acknowledge.enable",
-        documentation="Not obeyed: whether a share group's member may renew a lock.",
-    ),
-)
+    (AUTO_OFFSET_RESET, _STRING, "latest", (), "",
+     "Where a share-partition begins: earliest, latest or by_duration:<ISO 8601>."),
+    (SHARE_ISOLATION, _STRING, "read_uncommitted", ("read_committed", "read_uncommitted"),
+     "", "Whether a share group reads records of open and aborted transactions."),
+    (SHARE_RENEW, _BOOLEAN, "true", (), "",
+     "Whether a share group's member may renew a lock."),
+    ("errors.deadletterqueue.copy.record.enable", _BOOLEAN, "false", (), "",
+     "Not obeyed: whether a share group's dead letters have key and value."),
+    ("errors.deadletterqueue.topic.name", _STRING, "", (), "",
+     "Not obeyed: the topic of a share group's dead letters."),
+    ("streams.assignor.name", _STRING, "sticky", ("sticky",), "group.streams.assignors",
+     "Not obeyed: the assignor of a streams group."),
+    ("streams.rack.aware.assignment.tags", _LIST, "", (),
+     "group.streams.rack.aware.assignment.tags", "Not obeyed: tags that spread standby tasks."),
+)  # fmt: skip
+"""Name, type, default, values, name of the broker property ("" for the same one), documentation."""
 
 GROUP_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
@@ -85,7 +87,17 @@ GROUP_CONFIGS: dict[str, ConfigKey] = {
                 )
                 for name, default, low, high, documentation in _NUMBERS
             ),
-            *_WORDS,
+            *(
+                ConfigKey(
+                    name=name,
+                    type=kind,
+                    default=default,
+                    values=values,
+                    broker_name=broker_name or name,
+                    documentation=documentation,
+                )
+                for name, kind, default, values, broker_name, documentation in _WORDS
+            ),
         ),
         key=lambda key: key.name,
     )
@@ -98,7 +110,7 @@ def group_config_problem(name: str, value: str) -> Rejected | None:
     if key is None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
     problem = key.problem(value)
-    if problem is None and name == AUTO_OFFSET_RESET and not _RESET.fullmatch(value):
+    if problem is None and name == AUTO_OFFSET_RESET and not _RESET.fullmatch(value.strip()):
         problem = f"{name}={value!r} must be earliest, latest or by_duration:<ISO 8601 duration>"
     return None if problem is None else Rejected(ErrorCode.INVALID_CONFIG, problem)
 

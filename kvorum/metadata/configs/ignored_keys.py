@@ -1,4 +1,4 @@
-"""Broker configs of Apache Kafka 4.3 that Kvorum accepts and that have no effect.
+"""Broker configs of Apache Kafka 4.4 that Kvorum accepts and that have no effect.
 
 `metadata.configs.kafka_keys` parses this text, and only when one of these names is used. A line has
 these words:
@@ -40,6 +40,8 @@ IGNORED: tuple[tuple[str, str], ...] = (
         sasl.login.retry.backoff.max.ms LONG 10000
         sasl.login.retry.backoff.ms LONG 100
         sasl.mechanism.controller.protocol STRING GSSAPI
+        sasl.oauthbearer.allow.unverified.audience BOOLEAN false
+        sasl.oauthbearer.allow.unverified.issuer BOOLEAN false
         sasl.oauthbearer.assertion.algorithm STRING RS256
         sasl.oauthbearer.assertion.claim.aud STRING -
         sasl.oauthbearer.assertion.claim.exp.seconds INT 300 >=0
@@ -68,6 +70,8 @@ IGNORED: tuple[tuple[str, str], ...] = (
         follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
         log.local.retention.bytes LONG -2 >=-2 dynamic
         log.local.retention.ms LONG -2 >=-2 dynamic
+        log.remote.copy.lag.bytes LONG -1 >=-1 dynamic
+        log.remote.copy.lag.ms LONG 0 >=-1 dynamic
         remote.fetch.max.wait.ms INT 500 >=1 dynamic
         remote.list.offsets.request.timeout.ms LONG 30000 >=1 dynamic
         remote.log.index.file.cache.total.size.bytes LONG 1073741824 >=1 dynamic
@@ -100,43 +104,32 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "share groups are not served",
+        "share groups have no such parts",
         """
-        group.share.assignment.interval.ms INT 1000 >=0 dynamic
+        errors.deadletterqueue.auto.create.topics.enable BOOLEAN false dynamic
+        errors.deadletterqueue.topic.name.prefix STRING dlq. dynamic
+        group.share.assignor.offload.enable BOOLEAN true dynamic
         group.share.assignors LIST simple
-        group.share.delivery.count.limit INT 5 >=2
-        group.share.heartbeat.interval.ms INT 5000 >=1
-        group.share.initialize.retry.interval.ms INT 30000 >=1
+        group.share.dlq.manager.class.name STRING \
+            org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager
         group.share.max.assignment.interval.ms INT 15000 >=0
         group.share.max.delivery.count.limit INT 10 >=5
         group.share.max.heartbeat.interval.ms INT 15000 >=1
         group.share.max.partition.max.record.locks INT 4000 >=2000
         group.share.max.record.lock.duration.ms INT 60000 >=30000
         group.share.max.session.timeout.ms INT 60000 >=1
-        group.share.max.share.sessions INT 2000 >=1
-        group.share.max.size INT 200 >=1
         group.share.min.assignment.interval.ms INT 0 >=0
         group.share.min.delivery.count.limit INT 2 >=2
         group.share.min.heartbeat.interval.ms INT 5000 >=1
         group.share.min.partition.max.record.locks INT 100 >=100
         group.share.min.record.lock.duration.ms INT 15000 >=1000
         group.share.min.session.timeout.ms INT 45000 >=1
-        group.share.partition.max.record.locks INT 2000 >=100
         group.share.persister.class.name STRING \
             org.apache.kafka.server.share.persister.DefaultStatePersister
-        group.share.record.lock.duration.ms INT 30000 >=1000
-        group.share.session.timeout.ms INT 45000 >=1
         share.coordinator.append.linger.ms INT -1 >=-1
         share.coordinator.cached.buffer.max.bytes INT 1048588 >=524288 dynamic
-        share.coordinator.cold.partition.snapshot.interval.ms INT 300000 >=1
         share.coordinator.load.buffer.size INT 5242880 >=1
-        share.coordinator.snapshot.update.records.per.snapshot INT 500 >=0
         share.coordinator.state.topic.compression.codec INT 0
-        share.coordinator.state.topic.min.isr SHORT 2 >=1
-        share.coordinator.state.topic.num.partitions INT 50 >=1
-        share.coordinator.state.topic.prune.interval.ms INT 300000 >=1
-        share.coordinator.state.topic.replication.factor SHORT 3 >=1
-        share.coordinator.state.topic.segment.bytes INT 104857600 >=1
         share.coordinator.threads INT 1 >=1
         share.coordinator.write.timeout.ms INT 5000 >=1
         share.fetch.purgatory.purge.interval.requests INT 1000
@@ -145,7 +138,10 @@ IGNORED: tuple[tuple[str, str], ...] = (
     (
         "streams groups are not served",
         """
+        group.streams.acceptable.recovery.lag LONG 10000 >=0
         group.streams.assignment.interval.ms INT 1000 >=0 dynamic
+        group.streams.assignor.offload.enable BOOLEAN true dynamic
+        group.streams.assignors LIST sticky
         group.streams.heartbeat.interval.ms INT 5000 >=1
         group.streams.initial.rebalance.delay.ms INT 3000 >=0
         group.streams.max.assignment.interval.ms INT 15000 >=0
@@ -153,11 +149,16 @@ IGNORED: tuple[tuple[str, str], ...] = (
         group.streams.max.session.timeout.ms INT 60000 >=1
         group.streams.max.size INT 2147483647 >=1
         group.streams.max.standby.replicas INT 2 >=0
+        group.streams.max.warmup.replicas INT 20 >=0
         group.streams.min.assignment.interval.ms INT 0 >=0
         group.streams.min.heartbeat.interval.ms INT 5000 >=1
         group.streams.min.session.timeout.ms INT 45000 >=1
+        group.streams.min.task.offset.interval.ms INT 15000 >=1
         group.streams.num.standby.replicas INT 0 >=0
+        group.streams.num.warmup.replicas INT 2 >=0
+        group.streams.rack.aware.assignment.tags LIST ""
         group.streams.session.timeout.ms INT 45000 >=1
+        group.streams.task.offset.interval.ms INT 60000 >=1
         """,
     ),
     (
@@ -234,6 +235,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
     (
         "the coordinator assigns at once and has no such bounds",
         """
+        group.consumer.assignor.offload.enable BOOLEAN true dynamic
         group.consumer.assignment.interval.ms INT 1000 >=0 dynamic
         group.consumer.max.assignment.interval.ms INT 15000 >=0
         group.consumer.max.heartbeat.interval.ms INT 15000 >=1
@@ -245,7 +247,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "the classic and the consumer protocol are always served, share and streams never",
+        "classic and consumer are always served, share groups by share.version, streams never",
         """
         group.coordinator.rebalance.protocols LIST classic,consumer,streams
         """,
@@ -303,7 +305,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
     (
         "these checks have intervals of Kvorum's own",
         """
-        log.flush.scheduler.interval.ms LONG 9223372036854775807
         log.flush.start.offset.checkpoint.interval.ms INT 60000 >=0
         log.initial.task.delay.ms LONG 30000 >=0
         producer.id.expiration.check.interval.ms INT 600000 >=1
@@ -320,6 +321,12 @@ IGNORED: tuple[tuple[str, str], ...] = (
         "the answer has a limit of Kvorum's own",
         """
         max.request.partition.size.limit INT 2000 >=1
+        """,
+    ),
+    (
+        "a batch has a limit of Kvorum's own, 100 MiB",
+        """
+        max.decompressed.message.bytes INT 2147483639 >=1 dynamic
         """,
     ),
     (

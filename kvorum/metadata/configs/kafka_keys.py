@@ -1,4 +1,4 @@
-"""Broker configs of Apache Kafka 4.3 that Kvorum does not obey.
+"""Broker configs of Apache Kafka 4.4 that Kvorum does not obey.
 
 Most are accepted without an effect, so that existing properties files and tools can be used; the
 log names each with the reason. For some, that would be misleading, and they can only have the value
@@ -53,6 +53,14 @@ _FIXED: tuple[tuple[str, ConfigType, str | None, tuple[str, ...], str, Update], 
         (_PRINCIPALS, ""),
         "as a user is the name of the login or of the certificate",
         Update.PER_BROKER,
+    ),
+    (
+        "group.streams.topology.description.plugin.class",
+        ConfigType.CLASS,
+        None,
+        ("",),
+        "as no plug-in is called",
+        Update.READ_ONLY,
     ),
     (
         "config.providers",

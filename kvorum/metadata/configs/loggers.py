@@ -48,7 +48,7 @@ def alter_loggers(operations: Sequence[ConfigOperation], *, validate_only: bool)
     for operation in operations:
         problem = _problem(operation, known)
         if problem is not None:
-            return Rejected(ErrorCode.INVALID_CONFIG, problem)
+            return problem
     if not validate_only:
         for operation in operations:
             level = LEVELS[operation.value or ""] if operation.kind == Operation.SET else 0
@@ -56,20 +56,26 @@ def alter_loggers(operations: Sequence[ConfigOperation], *, validate_only: bool)
     return None
 
 
-def _problem(operation: ConfigOperation, known: set[str]) -> str | None:
+def _problem(operation: ConfigOperation, known: set[str]) -> Rejected | None:
     name = operation.name
+    if operation.kind not in (Operation.SET, Operation.DELETE):
+        return Rejected(
+            ErrorCode.INVALID_REQUEST, f"the level of {name} is set or deleted: it is no list"
+        )
     if name not in known:
-        return f"Logger {name} does not exist!"
+        return Rejected(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation.kind == Operation.DELETE:
-        if name == ROOT:
-            return f"Removing the log level of the {ROOT} logger is not allowed"
-        return None
-    if operation.kind != Operation.SET:
-        return f"the level of {name} is set or deleted: it is no list"
+        if name != ROOT:
+            return None
+        return Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"Removing the log level of the {ROOT} logger is not allowed",
+        )
     if operation.value not in LEVELS:
-        return (
+        return Rejected(
+            ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {operation.value} as it is not a supported log "
-            f"level. Valid log levels are {', '.join(LEVELS)}"
+            f"level. Valid log levels are {', '.join(LEVELS)}",
         )
     return None
 

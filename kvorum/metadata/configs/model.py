@@ -8,15 +8,20 @@ effect.
 from __future__ import annotations
 
 import enum
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
 """At most 100 digits: more than any bound has, and fewer than the 4,300 at which `int()` raises."""
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_NUMBER = re.compile(r"([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
+"""Java's decimal forms, with its suffixes for a type."""
+_PLAIN_MIN, _PLAIN_MAX = 1e-3, 1e7
+"""Java prints a double without an exponent from the first to below the second."""
 
 
 class ConfigType(enum.IntEnum):
@@ -37,9 +42,10 @@ class ConfigType(enum.IntEnum):
 class Update(enum.Enum):
     """Where a broker's key may be set while brokers run.
 
-    DYNAMIC: for one broker, or as the default of all. CLUSTER: only as the default of all, because
-    the controllers obey it. PER_BROKER: only for one broker. READ_ONLY: only in the broker's file,
-    read at its start.
+    DYNAMIC: for one broker, or as the default of all.
+    CLUSTER: only as the default of all, because the controllers obey it.
+    PER_BROKER: only for one broker.
+    READ_ONLY: only in the broker's file, read at its start.
     """
 
     DYNAMIC = "dynamic"
@@ -52,16 +58,19 @@ class Update(enum.Enum):
 class ConfigKey:
     """One key of topics, brokers, groups or client-metrics subscriptions.
 
-    default: as Kafka prints it, None for none. low, high: bounds of a number, inclusive.
+    default: as Kafka prints it, None for none.
+    low, high: bounds of a number, inclusive.
     values: the only valid values (of a LIST: of its items), () for any.
-    pattern: for each item of a LIST, or for a whole STRING. pattern_says: the pattern in words.
+    pattern: for each item of a LIST, or for a whole STRING.
+    pattern_says: the pattern in words.
     also: valid numbers outside the bounds.
-    served: the values that this build obeys, None for all valid ones. unserved: what is missing for
-        the others.
+    served: the values that this build obeys, None for all valid ones.
+    unserved: what is missing for the others.
     ignored: why every valid value is accepted without an effect, "" for a key that is obeyed.
     broker_name: for a topic's key, the broker property that is its default.
-    update: for a broker's key. coarser: for a broker's number, its properties in larger units,
-        nearest first, each with the size of its unit.
+    update: for a broker's key.
+    coarser: for a broker's number, its properties in larger units, nearest first, each with the
+        size of its unit.
     """
 
     name: str
@@ -101,7 +110,7 @@ class ConfigKey:
         unsound = self._unsound(value)
         if unsound is not None:
             return f"{shown} {unsound}"
-        if self.served is not None and self._canonical(value) not in self.served:
+        if self.served is not None and self.canonical(value) not in self.served:
             allowed = " or ".join(repr(text) for text in self.served)
             return f"{shown} is not served, {self.unserved}; leave it at {allowed}"
         return None
@@ -116,9 +125,8 @@ class ConfigKey:
                     return "must be a whole number of at most 100 digits"
                 return self._out_of_bounds(int(text))
             case ConfigType.DOUBLE:
-                if not _NUMBER.fullmatch(text):
-                    return "must be a number"
-                return self._out_of_bounds(float(text))
+                number = _double(text)
+                return "must be a number" if number is None else self._out_of_bounds(number)
             case ConfigType.LIST:
                 return self._unsound_list(text)
             case _:
@@ -129,10 +137,9 @@ class ConfigKey:
                 return None
 
     def _unsound_list(self, text: str) -> str | None:
-        # Empty items count: Kafka reads `,delete` as a list of two.
-        items = [item.strip() for item in text.split(",")] if text else []
-        if self.values and (not items or any(item not in self.values for item in items)):
-            return f"must be a list of {', '.join(self.values)}"
+        items = _all_items(text)
+        if any(self.values and item not in self.values for item in items):
+            return f"must be empty or a list of {', '.join(self.values)}"
         if self.pattern:
             named = [item for item in items if item]
             if named != ["*"] and any(not re.fullmatch(self.pattern, item) for item in named):
@@ -150,11 +157,46 @@ class ConfigKey:
         also = "".join(f" or be {other}" for other in self.also)
         return f"must lie between {low} and {high}{also}"
 
-    def _canonical(self, value: str) -> str:
+    def canonical(self, value: str) -> str:
+        """The value as Kafka prints it once it has parsed it; a password, and a value that does not
+        parse, as it is."""
         text = value.strip()
-        if self.type is ConfigType.BOOLEAN:
-            return text.lower()
-        return ",".join(dict.fromkeys(list_items(text))) if self.is_list else text
+        match self.type:
+            case ConfigType.PASSWORD:
+                return value
+            case ConfigType.BOOLEAN:
+                return text.lower()
+            case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+                return str(int(text)) if _INTEGER.fullmatch(text) else value
+            case ConfigType.DOUBLE:
+                number = _double(text)
+                return value if number is None else _double_text(number)
+            case ConfigType.LIST:
+                items = _all_items(text)
+                # Kafka removes duplicates where its own check of the items knows them.
+                return ",".join(items if self.pattern else dict.fromkeys(items))
+            case _:
+                return text
+
+
+def _double(text: str) -> float | None:
+    found = _NUMBER.fullmatch(text)
+    return None if found is None else float(found[1])
+
+
+def _double_text(number: float) -> str:
+    """The number as Java's Double.toString prints it: 0.5, 1.0, 1.0E-5."""
+    if number == 0 or _PLAIN_MIN <= abs(number) < _PLAIN_MAX or not math.isfinite(number):
+        return repr(number)
+    sign, digits, exponent = Decimal(repr(number)).as_tuple()
+    power = int(exponent) + len(digits) - 1
+    text = "".join(map(str, digits)).rstrip("0")
+    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{power}"
+
+
+def _all_items(text: str) -> list[str]:
+    """Items of a LIST, empty ones too: Kafka reads `,delete` as a list of two."""
+    return [item.strip() for item in text.split(",")] if text else []
 
 
 def list_items(text: str) -> list[str]:
@@ -171,7 +213,7 @@ def parse(key: ConfigKey, value: str) -> int | float | bool | str | None:
         case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
             return int(text) if _INTEGER.fullmatch(text) else None
         case ConfigType.DOUBLE:
-            return float(text) if _NUMBER.fullmatch(text) else None
+            return _double(text)
         case _:
             if key.values and any(
                 item not in key.values for item in (list_items(text) if key.is_list else [text])

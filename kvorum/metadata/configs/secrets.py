@@ -6,12 +6,13 @@ the place of such a value.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from kvorum.metadata.configs.config_keys import CONFIGS_OF, broker_key
 from kvorum.metadata.configs.model import is_hidden
 from kvorum.metadata.image.image import RESOURCE_BROKER
-from kvorum.metadata.image.records import HIDDEN
+from kvorum.metadata.image.records import HIDDEN, Record
 
 
 def shown_config(resource_type: int, name: str, value: str | None) -> str | None:
@@ -32,8 +33,9 @@ def hidden_fields(thing: object) -> tuple[str, ...]:
     return fields
 
 
-def shown_fields(record: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record by name, its secrets hidden."""
+def record_to_dict(record: Record) -> dict[str, Any]:
+    """The record's fields by name, uuids as bytes, secrets hidden; for printing and export."""
+    fields = dataclasses.asdict(record)
     shown = fields | dict.fromkeys(hidden_fields(record), HIDDEN)
     if "resource_type" in fields and "value" in fields:
         shown["value"] = shown_config(fields["resource_type"], fields["name"], fields["value"])

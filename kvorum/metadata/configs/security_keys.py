@@ -15,14 +15,14 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     (
         "listener.security.protocol.map",
         _STRING,
-        "",
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "name:protocol,...: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL for each listener; a "
         "protocol's own name needs no entry.",
     ),
     (
         "inter.broker.listener.name",
         _STRING,
-        "",
+        None,
         "The listener that brokers use among themselves; by default PLAINTEXT, or the only one.",
     ),
     (
@@ -45,7 +45,7 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ),
     (
         "sasl.enabled.mechanisms",
-        _STRING,
+        _LIST,
         "",
         "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with commas between them.",
     ),
@@ -64,12 +64,12 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     (
         "delegation.token.secret.key",
         _PASSWORD,
-        "",
+        None,
         "The key of delegation tokens, the same on every node; without it there are none.",
     ),
     ("sasl.oauthbearer.clock.skew.seconds", _INT, "30", "Between a token's issuer and the broker."),
     ("sasl.oauthbearer.expected.audience", _LIST, "", "One of these is in the token's aud."),
-    ("sasl.oauthbearer.expected.issuer", _STRING, "", "The token's iss; empty: any."),
+    ("sasl.oauthbearer.expected.issuer", _STRING, None, "The token's iss; empty: any."),
     (
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         _LONG,
@@ -91,20 +91,20 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     (
         "sasl.oauthbearer.jwks.endpoint.url",
         _STRING,
-        "",
+        None,
         "The issuer's key set (JWKS), file:, https: or http:.",
     ),
     ("sasl.oauthbearer.scope.claim.name", _STRING, "scope", "The claim with a token's scopes."),
     ("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim with a token's user."),
     ("kvorum.audit.file", _STRING, "", "File of the audit log; empty: the node's log has it."),
     ("ssl.keystore.type", _STRING, "JKS", "PEM; no other is served."),
-    ("ssl.keystore.location", _STRING, "", "File with key, certificate and its chain."),
-    ("ssl.keystore.certificate.chain", _PASSWORD, "", "The chain as text, in place of the file."),
-    ("ssl.keystore.key", _PASSWORD, "", "The key as text, in place of the file."),
-    ("ssl.key.password", _PASSWORD, "", "The password of the key."),
+    ("ssl.keystore.location", _STRING, None, "File with key, certificate and its chain."),
+    ("ssl.keystore.certificate.chain", _PASSWORD, None, "The chain as text, in place of the file."),
+    ("ssl.keystore.key", _PASSWORD, None, "The key as text, in place of the file."),
+    ("ssl.key.password", _PASSWORD, None, "The password of the key."),
     ("ssl.truststore.type", _STRING, "JKS", "PEM; no other is served."),
-    ("ssl.truststore.location", _STRING, "", "File with the CAs of clients' certificates."),
-    ("ssl.truststore.certificates", _PASSWORD, "", "Those CAs as text, in place of the file."),
+    ("ssl.truststore.location", _STRING, None, "File with the CAs of clients' certificates."),
+    ("ssl.truststore.certificates", _PASSWORD, None, "Those CAs as text, in place of the file."),
     (
         "ssl.client.auth",
         _STRING,
@@ -123,7 +123,7 @@ SECURITY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "false",
         "Whether a running node takes a certificate that lacks hosts of the one before.",
     ),
-    ("ssl.enabled.protocols", _STRING, "TLSv1.2,TLSv1.3", "Versions of TLS."),
+    ("ssl.enabled.protocols", _LIST, "TLSv1.2,TLSv1.3", "Versions of TLS."),
     (
         "ssl.principal.mapping.rules",
         _STRING,

@@ -1,4 +1,4 @@
-"""The topic configs, with Apache Kafka's names, types, defaults and bounds (4.3).
+"""The topic configs, with Apache Kafka's names, types, defaults and bounds (4.4).
 
 A key with `served` can only have the values in it, because this build does not obey the others.
 """
@@ -17,7 +17,7 @@ _CLEANING: tuple[ConfigKey, ...] = (
         values=("compact", "delete"),
         broker_name="log.cleanup.policy",
         documentation="What becomes of old records: delete drops whole segments by age and size, "
-        "compact keeps the latest record of each key.",
+        "compact keeps the latest record of each key; empty keeps all for ever.",
     ),
     ConfigKey(
         name="delete.retention.ms",
@@ -218,22 +218,28 @@ _RECORDS: tuple[ConfigKey, ...] = (
     ),
 )
 
-_TIERS: tuple[ConfigKey, ...] = tuple(
+#: Why keys of `_UNSERVED` are not served that are no tier's.
+_OF_OTHERS = {
+    "errors.deadletterqueue.group.enable": "as share groups write no dead letters yet",
+    "max.decompressed.message.bytes": "as a batch has a limit of Kvorum's own, 100 MiB",
+}
+_UNSERVED: tuple[ConfigKey, ...] = tuple(
     ConfigKey(
         name=name,
         type=kind,
         default=default,
-        low=None if kind is ConfigType.BOOLEAN else -2,
+        low=None if kind is ConfigType.BOOLEAN else low,
         served=(default,),
-        unserved="as logs have no remote tier",
+        unserved=_OF_OTHERS.get(name, "as logs have no remote tier"),
         broker_name=broker_name,
         documentation=text,
     )
-    for name, kind, default, broker_name, text in (
+    for name, kind, default, low, broker_name, text in (
         (
             "remote.storage.enable",
             ConfigType.BOOLEAN,
             "false",
+            0,
             "",
             "True: segments are copied to a remote tier.",
         ),
@@ -241,6 +247,7 @@ _TIERS: tuple[ConfigKey, ...] = tuple(
             "remote.log.copy.disable",
             ConfigType.BOOLEAN,
             "false",
+            0,
             "",
             "True: the remote tier takes no more segments.",
         ),
@@ -248,13 +255,47 @@ _TIERS: tuple[ConfigKey, ...] = tuple(
             "remote.log.delete.on.disable",
             ConfigType.BOOLEAN,
             "false",
+            0,
             "",
             "True: the remote tier is emptied when it is switched off.",
+        ),
+        (
+            "errors.deadletterqueue.group.enable",
+            ConfigType.BOOLEAN,
+            "false",
+            0,
+            "",
+            "True: a share group may use the topic for dead letters, which are not written yet.",
+        ),
+        (
+            "max.decompressed.message.bytes",
+            ConfigType.INT,
+            "2147483639",
+            1,
+            "max.decompressed.message.bytes",
+            "The largest batch of records once it is decompressed.",
+        ),
+        (
+            "remote.copy.lag.bytes",
+            ConfigType.LONG,
+            "-1",
+            -1,
+            "log.remote.copy.lag.bytes",
+            "Bytes that stay out of the remote tier; -1 for no limit.",
+        ),
+        (
+            "remote.copy.lag.ms",
+            ConfigType.LONG,
+            "0",
+            -1,
+            "log.remote.copy.lag.ms",
+            "Time that records stay out of the remote tier.",
         ),
         (
             "local.retention.ms",
             ConfigType.LONG,
             "-2",
+            -2,
             "log.local.retention.ms",
             "Age at which segments in the remote tier leave the disk; -2 for retention.ms.",
         ),
@@ -262,12 +303,14 @@ _TIERS: tuple[ConfigKey, ...] = tuple(
             "local.retention.bytes",
             ConfigType.LONG,
             "-2",
+            -2,
             "log.local.retention.bytes",
             "Size above which segments in the remote tier leave the disk; -2 for retention.bytes.",
         ),
     )
 )
-"""Configs of tiered storage: tools copy them between clusters, so values without an effect pass."""
+"""Configs of what Kvorum does not have: tools copy them between clusters, so values without an
+effect pass."""
 
 _REPLICATION: tuple[ConfigKey, ...] = (
     ConfigKey(
@@ -291,7 +334,6 @@ _REPLICATION: tuple[ConfigKey, ...] = (
             type=ConfigType.LIST,
             default="",
             pattern=r"[0-9]{1,10}:[0-9]{1,10}",
-            broker_name=f"{side}.replication.throttled.replicas",
             documentation=f"Replicas held to {side}.replication.throttled.rate while they are not "
             "in sync, partition:broker,... or *.",
         )
@@ -302,7 +344,7 @@ _REPLICATION: tuple[ConfigKey, ...] = (
 TOPIC_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
     for key in sorted(
-        (*_CLEANING, *_RETENTION_AND_SEGMENTS, *_RECORDS, *_REPLICATION, *_TIERS),
+        (*_CLEANING, *_RETENTION_AND_SEGMENTS, *_RECORDS, *_REPLICATION, *_UNSERVED),
         key=lambda k: k.name,
     )
 }

@@ -1,7 +1,7 @@
 """The driver of the controller: takes requests, appends records, sends replies once they are
 committed.
 
-Walk 1 passes through this module. The rules are in `metadata.controller.controller_core`; this
+Walk 1 passes through this module. The rules are in `core.quorum_controller`; this
 module has futures, one timer, snapshots and the node. No code awaits while the state changes, so
 the event loop is the controller's single owner.
 """
@@ -13,15 +13,15 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from kvorum.metadata.controller.controller import Controller, DecisionFailed, Reply, Request
-from kvorum.metadata.controller.controller_core import ControllerCore
+from kvorum.metadata.controller.core.controller import Controller, DecisionFailed, Reply, Request
+from kvorum.metadata.controller.core.quorum_controller import QuorumController
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.snapshotter import ImageLoader, Snapshotter, load_newest
-from kvorum.raft.effects import LeaderChanged
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.node import RaftNode
-from kvorum.raft.roles.states import Follower
-from kvorum.raft.voters import VoterSet
+from kvorum.raft.core.states import Follower
+from kvorum.raft.model.effects import LeaderChanged
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.model.voters import VoterSet
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected, invariant, required
 from kvorum.runtime.ids import NO_NODE
@@ -32,7 +32,7 @@ logger = logging.getLogger("kvorum.controller")
 
 
 class ControllerLoop:
-    """Runs a Controller over a RaftNode; it is the node's `raft.node.RaftListener`."""
+    """Runs a Controller over a RaftNode; it is the node's `RaftListener`."""
 
     def __init__(
         self, controller: Controller, *, on_failure: Callable[[BaseException], None]
@@ -45,7 +45,7 @@ class ControllerLoop:
         self._snapshotter: Snapshotter | None = None
         self._loader: ImageLoader | None = None
         self._loop = asyncio.get_running_loop()
-        self._core = ControllerCore(controller, _Port(self))
+        self._core = QuorumController(controller, _Port(self))
         self._leaderless_since_ms: int | None = monotonic_ms()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -83,7 +83,7 @@ class ControllerLoop:
         return monotonic_ms() - self._leaderless_since_ms
 
     async def submit(self, request: Request, timeout_ms: int) -> Reply:
-        """Decide a request and wait until its outcome is committed: see `ControllerCore.submit`."""
+        """Decide a request and wait until it is committed: see `QuorumController.submit`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
 
         def on_reply(reply: Reply) -> None:
@@ -187,7 +187,7 @@ class ControllerLoop:
 
 
 class _Port:
-    """Implements `metadata.controller.controller_core.ControllerPort` over the loop's node."""
+    """Implements the core's `ControllerPort` over the loop's node."""
 
     __slots__ = ("_loop",)
 

@@ -65,8 +65,8 @@ class Position:
 class Event:
     """One event.
 
-    fields: those of its kind. removed: the keys of the things that ended with it, which get
-    tombstones behind the event.
+    fields: those of its kind.
+    removed: the keys of the things that ended with it, which get tombstones behind the event.
     """
 
     key: str

@@ -26,7 +26,9 @@ VoterRow = tuple[int, str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumState:
-    """kraft_version: 0 for a quorum of static voters. voters: ascending; empty if not known."""
+    """kraft_version: 0 for a quorum of static voters.
+    voters: ascending; empty if not known.
+    """
 
     kraft_version: int = 0
     voters: tuple[VoterRow, ...] = ()

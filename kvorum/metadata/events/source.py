@@ -12,7 +12,7 @@ from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.snapshot_job import load_image
 from kvorum.metadata.inspect.history import LogEntry, entries_of
-from kvorum.raft.node import RaftNode
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.errors import CorruptData, required
 from kvorum.storage.format.batch import iter_headers
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from kvorum.metadata.configs.quotas import entity_text
 from kvorum.metadata.configs.secrets import shown_config
 from kvorum.metadata.events.quorum import NO_QUORUM, QuorumState
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.metadata.inspect.thing_rows import (
     acl_row,

@@ -13,9 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from immutables import Map
-
-from kvorum.metadata.access.model import Acl
+from kvorum.metadata.image.acl import Acl
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL
 from kvorum.metadata.image.image import (
     EMPTY_IMAGE,
@@ -26,6 +24,7 @@ from kvorum.metadata.image.image import (
     PartitionImage,
     TopicImage,
 )
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.metadata.image.records import (
     UNASSIGNED_DIRECTORY,
     AccessControlEntry,
@@ -60,8 +59,8 @@ class Delta:
     deleted_topics: topic id -> the topic as it was in `base`.
     changed_brokers: ids of brokers registered, changed or removed.
     changed_configs: (resource type, resource name) of changed configs.
-    changed_quotas: entities of changed client quotas.
-    added_acls, removed_acls: ACLs that only the next image has, or only `base`.
+    changed_quotas: entities of changed client quotas. added_acls, removed_acls: ACLs that only the
+        next image has, or only `base`.
     """
 
     def __init__(self, base: ClusterImage) -> None:
@@ -150,7 +149,8 @@ class Delta:
             for topic_id, partitions in self._partitions.items():
                 name = self._names[topic_id]
                 topics_mutation[topic_id] = TopicImage(name, topic_id, partitions.finish())
-                ids_mutation[name] = topic_id
+                if topic_id not in topics:
+                    ids_mutation[name] = topic_id
             topics, topic_ids = topics_mutation.finish(), ids_mutation.finish()
         return ClusterImage(
             end_offset=end_offset,

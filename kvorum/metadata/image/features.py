@@ -13,6 +13,8 @@ METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
 """1: brokers coordinate groups of the consumer protocol (KIP-848)."""
+SHARE_VERSION = "share.version"
+"""1: brokers coordinate share groups (KIP-932)."""
 TRANSACTION_VERSION = "transaction.version"
 """1: transaction records have tagged fields. 2: clients may use KIP-890 part 2."""
 
@@ -45,6 +47,7 @@ SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
     FeatureRange(GROUP_VERSION, 0, 1),
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
+    FeatureRange(SHARE_VERSION, 0, 1),
     FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
 """The feature levels that this build supports, by name."""
@@ -56,6 +59,7 @@ _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
 
 _SINCE: dict[str, int] = {
     GROUP_VERSION: REASSIGNMENT_LEVEL,
+    SHARE_VERSION: TOKEN_LEVEL,
     TRANSACTION_VERSION: REASSIGNMENT_LEVEL,
 }
 """Feature -> a level of metadata.version that every build with this feature supports."""

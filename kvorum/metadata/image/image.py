@@ -1,18 +1,18 @@
 """The cluster as the metadata log describes it: one immutable image per log position.
 
 An image never changes; `metadata.image.delta` makes the next one from records. Persistent maps
-(`immutables.Map`) share unchanged parts. So a controller can hold a committed and a speculative
+(`persistent_map`) share unchanged parts. So a controller can hold a committed and a speculative
 image, and can write a snapshot of one while it goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from immutables import Map
-
-from kvorum.metadata.access.model import Acl
+from kvorum.metadata.image.acl import Acl
 from kvorum.metadata.image.features import FeatureRange
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.metadata.image.records import (
     LOST_DIRECTORY,
     NO_LEADER,
@@ -67,6 +67,20 @@ class PartitionImage:
     @property
     def is_reassigning(self) -> bool:
         return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return is_under_replicated(self.replicas, self.isr, self.adding_replicas)
+
+
+def is_under_replicated(
+    replicas: Collection[int], isr: Collection[int], adding: Collection[int]
+) -> bool:
+    """True if fewer replicas are in sync than the partition has without those that a reassignment
+    is adding: a planned move is no lack of replicas (as Kafka's UnderReplicatedPartitions)."""
+    if len(isr) >= len(replicas):
+        return False
+    return len(isr) < sum(1 for replica in replicas if replica not in adding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +158,17 @@ class ClusterImage:
     """The state of the cluster after all records below `end_offset` (exclusive).
 
     end_offset, epoch: of the last applied record.
-    brokers: by id. topics: by topic id. topic_ids: topic id by name.
+    brokers: by id.
+    topics: by topic id.
+    topic_ids: topic id by name.
     configs: by (resource type, resource name), each a map of name to value.
     client_quotas: by entity, each a map of key to value.
     scram_credentials: by user, each a map of mechanism number to the record that set it.
-    acls: by id. acl_ids: id by ACL.
+    acls: by id.
+    acl_ids: id by ACL.
     delegation_tokens: by id, each the record that set it.
-    features: finalised level by name. controllers: registered processes by id.
+    features: finalised level by name.
+    controllers: registered processes by id.
     """
 
     end_offset: int = 0

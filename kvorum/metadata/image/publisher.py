@@ -10,10 +10,10 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.loader import advance
 from kvorum.metadata.image.snapshotter import ImageLoader, Snapshotter, load_newest
-from kvorum.raft.effects import LeaderChanged
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.node import RaftNode
-from kvorum.raft.voters import VoterSet
+from kvorum.raft.model.effects import LeaderChanged
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.model.voters import VoterSet
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.errors import required
 from kvorum.runtime.ids import NO_NODE
 from kvorum.runtime.memory import long_lived_objects
@@ -32,10 +32,11 @@ receiver must then compare it with the image before."""
 
 class MetadataPublisher:
     """Turns committed records into (delta, image) for the broker's parts; a
-    `raft.node.RaftListener`.
+        `raft.node.raft_node.RaftListener`.
 
-    image: the last published one. on_election: called with each leader and its epoch. on_voters:
-        called with each voter set. `wait_for(offset)` lets a caller see its own writes.
+    image: the last published one.
+    on_election: called with each leader and its epoch.
+    on_voters: called with each voter set. `wait_for(offset)` lets a caller see its own writes.
     """
 
     def __init__(self, publish: Publish, *, on_failure: Callable[[BaseException], None]) -> None:

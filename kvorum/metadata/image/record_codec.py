@@ -16,8 +16,7 @@ from typing import Any
 
 import msgpack
 
-from kvorum.metadata.access.model import AclOperation, PatternType, Permission, ResourceType
-from kvorum.metadata.configs.secrets import shown_fields
+from kvorum.metadata.image.acl import AclOperation, PatternType, Permission, ResourceType
 from kvorum.metadata.image.features import REASSIGNMENT_LEVEL, RELEASES, FeatureRange
 from kvorum.metadata.image.records import (
     RECORD_CLASSES,
@@ -83,11 +82,6 @@ def decode_record(value: bytes | memoryview) -> Record:
         return record_class(*fields[2:])
     except (TypeError, ValueError) as error:
         raise UnreadableRecord(f"malformed {record_class.__name__}: {error}") from error
-
-
-def record_to_dict(record: Record) -> dict[str, Any]:
-    """The record's fields by name, uuids as bytes, secrets hidden; for printing and export."""
-    return shown_fields(record, dataclasses.asdict(record))
 
 
 def _decode_register_broker(fields: tuple[Any, ...]) -> RegisterBroker:

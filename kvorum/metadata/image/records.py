@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     Acl,
     AclOperation,
     PatternType,
@@ -96,11 +96,13 @@ class Topic:
 class Partition:
     """A partition was created, with its complete state.
 
-    replicas: broker ids in order of preference for leadership. isr: those in sync.
-    leader: broker id or NO_LEADER. leader_epoch: rises with each leader, partition_epoch with each
-        change.
+    replicas: broker ids in order of preference for leadership.
+    isr: those in sync.
+    leader: broker id or NO_LEADER.
+    leader_epoch: rises with each leader, partition_epoch with each change.
     adding_replicas, removing_replicas: set during a reassignment (KIP-455).
-    leader_recovery_state: RECOVERED or RECOVERING. elr, last_known_elr: see KIP-966.
+    leader_recovery_state: RECOVERED or RECOVERING.
+    elr, last_known_elr: see KIP-966.
     directories: directory id of each replica, in their order; empty if every one is
         UNASSIGNED_DIRECTORY (KIP-858).
 
@@ -129,7 +131,8 @@ class Partition:
 class Config:
     """A dynamic config was set, or removed if value is None.
 
-    resource_type: Kafka's number (2 topic, 4 broker). resource_name: "" is the cluster default.
+    resource_type: Kafka's number (2 topic, 4 broker).
+    resource_name: "" is the cluster default.
     value: perhaps a password; `metadata.configs.secrets` decides what may be shown.
     """
 
@@ -251,7 +254,7 @@ class ScramCredential:
     """A user's SCRAM credential was set (KIP-554). mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
 
     stored_key, server_key: derived from the salted password (RFC 5802), which no record contains.
-        SECRETS: the fields that dumps and inspection never show.
+    SECRETS: the fields that dumps and inspection never show.
     """
 
     TYPE: ClassVar[int] = 11
@@ -334,10 +337,10 @@ class RemoveAccessControlEntry:
 class DelegationToken:
     """A delegation token was created, or has a new expiration (KIP-48). Times are wall-clock ms.
 
-    owner: the principal, `User:NAME`, as which a client with the token acts. requester: the
-    principal that asked for the token.
+    owner: the principal, `User:NAME`, as which a client with the token acts.
+    requester: the principal that asked for the token.
     renewers: principals that may renew it too. The token's HMAC, by which clients prove that they
-    have it, is in no record: it is computed from the id and delegation.token.secret.key.
+        have it, is in no record: it is computed from the id and delegation.token.secret.key.
     """
 
     TYPE: ClassVar[int] = 10

@@ -29,7 +29,6 @@ from kvorum.metadata.image.records import (
 from kvorum.runtime.async_disk import AsyncDisk
 from kvorum.runtime.memory import long_lived_objects
 from kvorum.snapshots.format import SnapshotHeader, Voter, iter_payloads, read_header
-from kvorum.snapshots.store import Snapshot
 from kvorum.storage.format.batch import iter_headers, iter_records
 
 RECORDS_PER_FRAME = 1_000
@@ -150,15 +149,6 @@ def records_in(payload: bytes) -> Iterator[Record]:
     if not isinstance(values, list):
         raise UnreadableRecord("a snapshot frame is not an array of metadata records")
     return map(decode_record, values)
-
-
-def image_of_snapshot(snapshot: Snapshot) -> ClusterImage:
-    """The image in a snapshot. Raises UnreadableRecord for records of a newer build."""
-    delta = Delta(EMPTY_IMAGE)
-    for payload in snapshot.payloads:
-        for record in records_in(payload):
-            delta.replay(record)
-    return delta.apply(end_offset=snapshot.header.end_offset, epoch=snapshot.header.epoch)
 
 
 async def load_image(disk: AsyncDisk, path: str) -> tuple[SnapshotHeader, ClusterImage]:

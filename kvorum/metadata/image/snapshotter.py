@@ -13,8 +13,8 @@ from collections.abc import Callable
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.loader import check_features
 from kvorum.metadata.image.snapshot_job import load_image, payloads_of
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.node import RaftNode
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import CorruptData
 from kvorum.snapshots.retention import is_due

@@ -19,8 +19,10 @@ UNIT_KEY = "kvorum.unit"
 
 
 class Column(NamedTuple):
-    """type: int32, int64, double, string, bool, list<T>, or map<string,T>. unit: empty if the value
-    has none, or if the meaning states it. A column may be null, unless is_required."""
+    """type: int32, int64, double, string, bool, list<T>, or map<string,T>.
+    unit: empty if the value has none, or if the meaning states it. A column may be null, unless
+        is_required.
+    """
 
     name: str
     type: str

@@ -7,10 +7,11 @@ I/O here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from kvorum.raft.quorum import majority
+from kvorum.metadata.image.image import is_under_replicated
+from kvorum.raft.model.quorum import majority
 
 VOTER_LAG_MS_MAX = 1_500
 """A voter that was level with the leader at most this long ago counts toward a majority. An idle
@@ -36,8 +37,12 @@ class Finding:
 class ClusterView:
     """What a cluster says of itself.
 
-    quorum: None without a leader; no_quorum then says why. min_isr: min.insync.replicas by topic;
-    a topic that was deleted meanwhile is missing.
+    quorum: None without a leader; no_quorum then says why.
+    min_isr: min.insync.replicas by topic; a topic that was deleted meanwhile is missing.
+    reassigning: by topic and partition, the replicas that a reassignment is adding; none without a
+        leader.
+    asked_ms: this machine's clock before the quorum was asked and after its answer, in milliseconds
+        since 1970.
     """
 
     quorum: Row | None
@@ -45,6 +50,8 @@ class ClusterView:
     brokers: Sequence[Row]
     topics: Sequence[Row]
     min_isr: Mapping[str, int]
+    reassigning: Mapping[tuple[str, int], Sequence[int]] = field(default_factory=dict)
+    asked_ms: tuple[int, int] = (0, 0)
 
 
 def health_of(view: ClusterView) -> list[Finding]:
@@ -65,8 +72,8 @@ def restart_hazards(view: ClusterView, node_id: int) -> list[str]:
     A controller may be restarted if the other voters that are level with the leader are a majority.
     A broker may be restarted if no other broker is down, and each of its partitions has
     min.insync.replicas in sync without it. A partition with no more than min.insync.replicas
-    replicas is not counted: it stops in every restart, and waiting would not help. A leader hands
-    its leadership over when it stops.
+    replicas is not counted (`stopped_by_any_restart`): waiting would not help. A leader hands its
+    leadership over when it stops.
     """
     known = known_nodes(view)
     if view.quorum is None or known is None:
@@ -79,6 +86,20 @@ def restart_hazards(view: ClusterView, node_id: int) -> list[str]:
     if any(broker["broker_id"] == node_id for broker in view.brokers):
         return list(_broker_hazards(view, node_id))
     return []
+
+
+def stopped_by_any_restart(view: ClusterView, node_id: int) -> str:
+    """A sentence on the partitions that cannot be written while the broker is down, however healthy
+    the cluster is: they have no replica to spare. "" for none."""
+    stopped = [
+        name
+        for name, topic, partition in _all(view)
+        if node_id in partition["replicas"]
+        and len(partition["replicas"]) <= view.min_isr.get(topic, 1)
+    ]
+    if not stopped:
+        return ""
+    return f"stops {_count(len(stopped), 'partition')} without a replica to spare: {named(stopped)}"
 
 
 def known_nodes(view: ClusterView) -> list[int] | None:
@@ -134,7 +155,7 @@ def _broker_hazards(view: ClusterView, node_id: int) -> Iterator[str]:
     if stopped:
         yield (
             f"{_count(len(stopped), 'partition')} would have too few replicas in sync without "
-            f"broker {node_id}: {_named(stopped)}"
+            f"broker {node_id}: {named(stopped)}"
         )
 
 
@@ -171,7 +192,7 @@ def _partitions(view: ClusterView, check: str, is_bad: Any) -> Finding:
     bad = [name for name, topic, partition in everything if is_bad(view, topic, partition)]
     detail = f"{len(bad)} of {_count(len(everything), 'partition')}"
     if bad:
-        detail += f": {_named(bad)}"
+        detail += f": {named(bad)}"
     return Finding(check=check, is_healthy=not bad, detail=detail)
 
 
@@ -179,8 +200,9 @@ def _is_offline(_: ClusterView, __: str, partition: Row) -> bool:
     return bool(partition["leader"] < 0)
 
 
-def _is_under_replicated(_: ClusterView, __: str, partition: Row) -> bool:
-    return len(partition["isr"]) < len(partition["replicas"])
+def _is_under_replicated(view: ClusterView, topic: str, partition: Row) -> bool:
+    adding = view.reassigning.get((topic, partition["partition"]), ())
+    return is_under_replicated(partition["replicas"], partition["isr"], adding)
 
 
 def _is_under_min_isr(view: ClusterView, topic: str, partition: Row) -> bool:
@@ -194,7 +216,7 @@ def _all(view: ClusterView) -> Iterator[tuple[str, str, Row]]:
             yield f"{topic['topic']}-{partition['partition']}", topic["topic"], partition
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMES_SHOWN_MAX])
     more = len(names) - NAMES_SHOWN_MAX
     return f"{shown} and {more} more" if more > 0 else shown

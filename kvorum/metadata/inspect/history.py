@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvorum.metadata.configs.secrets import record_to_dict
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
-from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record, record_to_dict
+from kvorum.metadata.image.record_codec import UnreadableRecord, decode_record
 from kvorum.metadata.image.records import Record
 from kvorum.metadata.image.snapshot_job import records_in
-from kvorum.raft.control_text import control_text
+from kvorum.raft.node.control_text import control_text
 from kvorum.runtime.errors import CorruptData, InvariantViolated, KvorumError
 from kvorum.snapshots.format import SnapshotHeader, decode_file
 from kvorum.storage.format.batch import BatchError, BatchHeader, iter_headers, iter_records
@@ -48,7 +49,8 @@ class MetadataCopy:
     """Committed metadata that a node sent.
 
     snapshot: a whole checkpoint file, empty if the log begins at offset 0.
-    records: the batches behind it. high_watermark: their end (exclusive).
+    records: the batches behind it.
+    high_watermark: their end (exclusive).
     """
 
     snapshot: bytes = b""

@@ -1,13 +1,13 @@
 """Reads the metadata in a node's folder: a copy, or that of a stopped or running node.
 
 It takes no lock, opens nothing for writing and repairs nothing. It uses what a start of the node
-would use (`raft.metadata_log`): the newest undamaged snapshot and the log behind it.
+would use (`raft.node.metadata_log`): the newest undamaged snapshot and the log behind it.
 """
 
 from __future__ import annotations
 
 from kvorum.metadata.inspect.history import MetadataHistory
-from kvorum.raft.metadata_log import FOLDER_NAME
+from kvorum.raft.node.metadata_log import FOLDER_NAME
 from kvorum.runtime.errors import CorruptData, KvorumError
 from kvorum.snapshots.format import (
     BOOTSTRAP_ID,
@@ -17,8 +17,8 @@ from kvorum.snapshots.format import (
     file_name,
     parse_file_name,
 )
+from kvorum.storage.files.file_names import LOG_SUFFIX, offsets_of
 from kvorum.storage.format.batch import iter_headers
-from kvorum.storage.log.file_names import LOG_SUFFIX, offsets_of
 from kvorum.storage.tools.read_only import FoundLog, ReadableDisk, read_log
 
 READ_ATTEMPTS_MAX = 4

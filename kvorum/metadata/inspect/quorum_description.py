@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kvorum.raft.node import RaftNode
-from kvorum.raft.progress import ReplicaProgress
-from kvorum.raft.roles.states import Leader
-from kvorum.raft.transport import Address
+from kvorum.raft.core.states import Leader
+from kvorum.raft.model.progress import ReplicaProgress
+from kvorum.raft.node.raft_node import RaftNode
+from kvorum.raft.node.transport import Address
 from kvorum.rpc import admin_pb2 as pb
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.text import address_text
@@ -51,7 +51,7 @@ def _add_leader_view(message: pb.DescribeQuorumReply, node: RaftNode, role: Lead
         address=_text(node.config.address),
         clock_ahead_ms=0,
     )
-    ahead_ms = node.servicer.clocks_ahead_ms
+    ahead_ms = node.servicer.clocks.ahead_ms
     # A leader that was removed leads without a vote until its removal is committed.
     (message.voters if node.core.is_voter else message.observers).append(own)
     for replicas, seen in ((message.voters, role.voters), (message.observers, role.observers)):

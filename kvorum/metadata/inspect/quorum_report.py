@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvorum.raft.quorum import majority
+from kvorum.raft.model.quorum import majority
 from kvorum.runtime.text import address_text
 
 LEADER_WAIT_MS = 600
@@ -96,8 +96,8 @@ def describe_outage(
     addresses: host:port by controller id, as far as known without the answers.
     known_epoch: the epoch that the caller knows, for the case that no controller answered.
     failures: the reason of each controller that did not answer; if it is another one than a node
-        that is not there (a name that does not resolve, a certificate, a refusal), the sentence
-        has it.
+        that is not there (a name that does not resolve, a certificate, a refusal), the sentence has
+        it.
     """
     return _cause(answers, addresses, known_epoch) + _reasons(failures or {})
 

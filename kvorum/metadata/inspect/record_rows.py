@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from kvorum.metadata.configs.secrets import record_to_dict
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.record_codec import record_to_dict
 from kvorum.metadata.image.records import Record
 from kvorum.metadata.inspect.history import LogEntry, MetadataHistory
 from kvorum.runtime.ids import uuid_text

@@ -17,6 +17,7 @@ from kvorum.metadata.inspect.health import (
     Finding,
     Row,
     health_of,
+    named,
     restart_hazards,
 )
 from kvorum.runtime.clock import CLOCK_MS_MAX
@@ -30,7 +31,8 @@ SETTLE_S_MAX = 10.0
 class RollNode:
     """A node to restart, as the metadata log has it registered.
 
-    role: controller or broker. incarnation_id: of its process; each start has another.
+    role: controller or broker.
+    incarnation_id: of its process; each start has another.
     """
 
     node_id: int
@@ -107,9 +109,20 @@ def gone_controllers(view: ClusterView, nodes: Sequence[RollNode]) -> list[RollN
 
 
 def hazards_of_start(view: ClusterView, node: RollNode) -> list[str]:
-    """Reasons not to restart the node now: anything that is not well, and what would break."""
+    """Reasons not to restart the node now: anything that is not well, what would break, and a
+    reassignment, whose copies a restart would interrupt."""
     unhealthy = [f"{f.check}: {f.detail}" for f in health_of(view) if not f.is_healthy]
-    return unhealthy or restart_hazards(view, node.node_id)
+    return unhealthy or restart_hazards(view, node.node_id) or _reassignment(view)
+
+
+def _reassignment(view: ClusterView) -> list[str]:
+    if not view.reassigning:
+        return []
+    names = [f"{topic}-{partition}" for topic, partition in sorted(view.reassigning)]
+    return [
+        f"a reassignment is under way ({named(names)}): wait for its end, or cancel it with kvorum "
+        "partitions reassign --cancel"
+    ]
 
 
 def not_registered(node: RollNode) -> str:
@@ -119,10 +132,11 @@ def not_registered(node: RollNode) -> str:
 
 def not_back(view: ClusterView, image: ClusterImage, before: RollNode) -> str | None:
     """The check that a restarted node and its cluster do not pass yet; None once the next node may
-    follow.
+        follow.
 
-    before: the node as it was registered before its restart. image: the first one that was read
-    with its new registration, or any without. The node must have the metadata log up to there.
+    before: the node as it was registered before its restart.
+    image: the first one that was read with its new registration, or any without. The node must have
+        the metadata log up to there.
 
     Bad sequence without the offset: a voter counts as level with the leader for some seconds after
     it has stopped, so the next voter could stop before this one has caught up.
@@ -160,9 +174,12 @@ def settle_s(node: RollNode, left: Collection[RollNode], away_s: float) -> float
     return min(SETTLE_FACTOR * away_s, SETTLE_S_MAX)
 
 
-def clock_of(view: ClusterView, now_ms: int) -> Finding:
+def clock_of(view: ClusterView) -> Finding:
     """The leader's clock beside the one of the machine that asks, and the other nodes' beside the
-    leader's. now_ms: milliseconds since 1970.
+    leader's.
+
+    The leader read its clock at some time between question and answer. So the figure, of the middle
+    of the two, may be wrong by half the round trip, which the finding says.
 
     Records get the brokers' times, and retention, transactions, tokens and certificates go by them.
     The leader sees the clock of each node that fetches from it. Kafka's DescribeQuorum has no field
@@ -172,8 +189,10 @@ def clock_of(view: ClusterView, now_ms: int) -> Finding:
     if view.quorum is None or leader is None or leader["last_caught_up_timestamp"] < 0:
         return Finding(check="clock", is_healthy=False, detail="not known without a leader")
     leader_id = view.quorum["leader_id"]
-    ahead_ms = int(leader["last_caught_up_timestamp"]) - now_ms
-    details = [f"controller {leader_id} is {_ahead(ahead_ms)} this machine"]
+    before_ms, after_ms = view.asked_ms
+    ahead_ms = int(leader["last_caught_up_timestamp"]) - (before_ms + after_ms) // 2
+    error_ms = (after_ms - before_ms + 1) // 2 + 1  # each clock is read in whole milliseconds
+    details = [f"controller {leader_id} is {_ahead(ahead_ms)} this machine (± {error_ms:,} ms)"]
     others = {
         replica["node_id"]: replica["clock_ahead_ms"]
         for replica in _followers(view.quorum).values()
@@ -192,7 +211,9 @@ def clock_of(view: ClusterView, now_ms: int) -> Finding:
 
 
 def _ahead(ahead_ms: int) -> str:
-    return f"{abs(ahead_ms) / 1000:,.1f} s {'ahead of' if ahead_ms > 0 else 'behind'}"
+    size_ms = abs(ahead_ms)
+    size = f"{size_ms} ms" if size_ms < 1000 else f"{size_ms / 1000:,.1f} s"
+    return f"{size} {'ahead of' if ahead_ms > 0 else 'behind'}"
 
 
 def is_registered_again(image: ClusterImage, before: RollNode) -> bool:

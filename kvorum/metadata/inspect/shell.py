@@ -63,8 +63,8 @@ class ShellError(KvorumError):
 class Shell:
     """One session. Every method raises what the source raises.
 
-    read: reads the source from the beginning. read_on: reads what has been added since; None if the
-        source does not grow.
+    read: reads the source from the beginning.
+    read_on: reads what has been added since; None if the source does not grow.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.metadata.access.model import Acl
+from kvorum.metadata.image.acl import Acl
 from kvorum.metadata.image.image import (
     BrokerImage,
     ControllerImage,

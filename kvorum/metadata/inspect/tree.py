@@ -13,8 +13,6 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from immutables import Map
-
 from kvorum.metadata.configs.secrets import hidden_fields, shown_config
 from kvorum.metadata.image.features import FeatureRange
 from kvorum.metadata.image.image import (
@@ -25,6 +23,7 @@ from kvorum.metadata.image.image import (
     ClusterImage,
     TopicImage,
 )
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.metadata.image.records import HIDDEN, Endpoint
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.ids import uuid_text

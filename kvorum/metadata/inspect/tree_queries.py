@@ -75,7 +75,8 @@ def find(
     pattern: a path from `start` on; `*`, `?` and `[...]` match characters within a name, `**` any
         number of names. A pattern without a slash matches at any depth.
     value_text: only leaves whose value contains it. Folders in REPEATING are left out, unless
-        `start` or the pattern's first name is one of them. Raises NoSuchPath.
+        `start` or the pattern's first name is one of them.
+    Raises NoSuchPath.
     """
     parts = parts_of(pattern)
     if "/" not in pattern:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.image.acl import (
     Acl,
     AclFilter,
     AclOperation,
@@ -39,7 +39,7 @@ class CreateAcls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedAcl:
-    """The result of one creation, in their order."""
+    """The result of one creation; the results are in the order of the request."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -87,8 +87,10 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedAcls:
-    """The result of one filter, in their order. acls: all that it matched, also those that another
-    filter of the request matched too."""
+    """The result of one filter. The results of a request are in the order of its filters.
+
+    acls: all that the filter matched, also those that another filter has matched.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""

@@ -20,8 +20,11 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigOperation:
-    """The change of one key. kind: a number of Operation, or an unknown one. value: may be
-    missing, and may be a password."""
+    """The change of one key.
+
+    kind: a number of Operation, or an unknown one.
+    value: may be missing, and may be a password.
+    """
 
     name: str
     kind: int

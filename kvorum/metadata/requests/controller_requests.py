@@ -77,6 +77,7 @@ class RegisterBrokerRequest:
 
     broker_epoch_before: the broker epoch before a clean shutdown, -1 if unknown.
     log_dirs: ids of its online data directories (KIP-858).
+    metadata_offset, metadata_epoch: end of its metadata log, and epoch of the last record in it.
     """
 
     broker_id: int
@@ -87,6 +88,8 @@ class RegisterBrokerRequest:
     broker_epoch_before: int = -1
     features: tuple[FeatureRange, ...] = ()
     log_dirs: tuple[bytes, ...] = ()
+    metadata_offset: int = 0
+    metadata_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

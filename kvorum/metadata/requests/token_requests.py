@@ -40,11 +40,6 @@ class RenewDelegationToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenewedDelegationToken:
-    expiration_timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireDelegationToken:
     """The token of a fingerprint expires after this time; with less than 0 it is removed now."""
 
@@ -54,5 +49,7 @@ class ExpireDelegationToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredDelegationToken:
+class TokenExpiration:
+    """The time at which a token that was renewed or expired now expires."""
+
     expiration_timestamp_ms: int

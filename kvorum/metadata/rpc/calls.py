@@ -20,7 +20,7 @@ from kvorum.metadata.requests import directory_requests as directory
 from kvorum.metadata.requests import scram_requests as scram
 from kvorum.metadata.requests import token_requests as token
 from kvorum.rpc import admin_pb2, controller_pb2
-from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode, Rejected, error_code_of
 from kvorum.runtime.message_mapper import ByHand, MessageMapper, items_converters
 
 Request = TypeVar("Request")
@@ -92,7 +92,7 @@ class ControllerCall(Generic[Request, Reply]):
     def decode_reply(self, message: Any) -> Reply | Rejected:
         """The reply in a message, or the refusal."""
         if message.status.code != ErrorCode.NONE:
-            return Rejected(ErrorCode(message.status.code), message.status.message)
+            return Rejected(error_code_of(message.status.code), message.status.message)
         reply: Reply = self._reply_converters[1](message)
         return reply
 
@@ -190,10 +190,10 @@ CREATE_DELEGATION_TOKEN = ControllerCall(
     _ADMIN, "CreateDelegationToken", token.CreateDelegationToken, token.CreatedDelegationToken
 )
 RENEW_DELEGATION_TOKEN = ControllerCall(
-    _ADMIN, "RenewDelegationToken", token.RenewDelegationToken, token.RenewedDelegationToken
+    _ADMIN, "RenewDelegationToken", token.RenewDelegationToken, token.TokenExpiration
 )
 EXPIRE_DELEGATION_TOKEN = ControllerCall(
-    _ADMIN, "ExpireDelegationToken", token.ExpireDelegationToken, token.ExpiredDelegationToken
+    _ADMIN, "ExpireDelegationToken", token.ExpireDelegationToken, token.TokenExpiration
 )
 UPDATE_FEATURES = ControllerCall(
     _ADMIN, "UpdateFeatures", r.UpdateFeatures, tuple[r.UpdatedFeature, ...]

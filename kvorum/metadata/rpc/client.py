@@ -26,9 +26,9 @@ from kvorum.rpc import raft_pb2_grpc as raft_grpc
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.http2.client import Channel
+from kvorum.runtime.http2.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.http2.status import Unsent
 from kvorum.runtime.refusals import Refusals
-from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
 
 RETRY_BACKOFF_MS = 20
 ATTEMPT_TIMEOUT_MS = 1_000
@@ -41,7 +41,7 @@ all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[Reply]):
+class ControllerAnswer(Generic[Reply]):
     """A reply and the end (exclusive) of the metadata log that holds its outcome.
 
     end_offset: -1 if the call changes nothing that a caller would wait for.
@@ -177,7 +177,7 @@ class ControllerClient:
 
     async def request(
         self, call: ControllerCall[Request, Reply], request: Request, timeout_ms: int
-    ) -> Answer[Reply] | Rejected:
+    ) -> ControllerAnswer[Reply] | Rejected:
         """Send a call of the table to the active controller, as `call` does.
 
         Returns its reply, or the refusal.
@@ -191,7 +191,7 @@ class ControllerClient:
         reply = answer if isinstance(answer, Rejected) else call.decode_reply(answer)
         if isinstance(reply, Rejected):
             return reply
-        return Answer(reply, getattr(answer, "end_offset", -1))
+        return ControllerAnswer(reply, getattr(answer, "end_offset", -1))
 
     async def call(
         self,

@@ -6,9 +6,9 @@ from typing import Any
 
 from kvorum.metadata.access.audit import AuditLog
 from kvorum.metadata.access.authorizer import Authorizer
-from kvorum.metadata.access.model import CLUSTER_NAME, Acl, AclOperation, ResourceType
 from kvorum.metadata.access.nodes import NodePrincipals
 from kvorum.metadata.access.services import ACCESS_OF
+from kvorum.metadata.image.acl import CLUSTER_NAME, Acl, AclOperation, ResourceType
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 
 

@@ -13,9 +13,10 @@ from kvorum.metadata.controller.loop import ControllerLoop
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import RegisterControllerRequest
 from kvorum.metadata.rpc.calls import REGISTER_CONTROLLER
+from kvorum.metadata.rpc.own_registration import OwnRegistration
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError, ErrorCode, NodeRefused
-from kvorum.runtime.rpc import USUAL_CHANNELS, Channels
+from kvorum.runtime.http2.rpc import USUAL_CHANNELS, Channels
 from kvorum.runtime.text import address_text
 
 logger = logging.getLogger("kvorum.controller")
@@ -45,37 +46,18 @@ class Registrar:
         self._loop = loop
         self._registration = registration
         self._on_refused = on_refused
-        self._has_been_shown = False
+        self._own = OwnRegistration(registration.controller_id, registration.incarnation_id)
 
     def on_image(self, image: ClusterImage) -> None:
-        """Take the committed metadata. Ends this process if another one has taken its place.
-
-        A data directory's lock keeps a second process away, but not from a copy of the directory:
-        both would vote as one voter, and a quorum could have two leaders in one epoch.
-        """
-        own = self._registration
-        known = image.controllers.get(own.controller_id)
-        if known is None:
-            return
-        if known.incarnation_id == own.incarnation_id:
-            self._has_been_shown = True
-        elif self._has_been_shown:
-            self._has_been_shown = False
-            at = ", ".join(address_text(e.host, e.port) for e in known.endpoints)
-            self._on_refused(
-                NodeRefused(
-                    f"another process has registered as controller {own.controller_id}, at {at}: "
-                    "two processes must not vote as one; stop it, and give it no copy of this "
-                    "data directory",
-                    may_succeed_later=True,
-                )
-            )
+        """Take the committed metadata. Ends this process if another one has taken its place."""
+        reason = self._own.replaced(image)
+        if reason is not None:
+            self._on_refused(NodeRefused(reason, may_succeed_later=True))
 
     @property
     def is_registered(self) -> bool:
         """True if the committed metadata has this process."""
-        known = self._loop.controller.committed.controllers.get(self._registration.controller_id)
-        return known is not None and known.incarnation_id == self._registration.incarnation_id
+        return self._own.is_in(self._loop.controller.committed)
 
     async def run(self) -> None:
         began_ms = monotonic_ms()

@@ -25,8 +25,8 @@ from kvorum.metadata.rpc.calls import (
     HEARTBEAT_REQUEST,
     ControllerCall,
 )
-from kvorum.raft.flight_recorder import FlightRecorder
-from kvorum.raft.model import OffsetAndEpoch
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.node.flight_recorder import FlightRecorder
 from kvorum.rpc import admin_pb2 as admin_pb
 from kvorum.rpc import admin_pb2_grpc as admin_grpc
 from kvorum.rpc import controller_pb2 as pb

@@ -11,7 +11,7 @@ import grpc.aio
 
 from kvorum.runtime.errors import required
 from kvorum.runtime.http2 import frames
-from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error
+from kvorum.runtime.http2.status import StreamEnded, parsed, rpc_error
 from kvorum.runtime.http2.stream import Stream
 
 Begin = Callable[[str, float | None], Awaitable[tuple[Stream, bytes]]]
@@ -58,7 +58,7 @@ class StreamCall:
             message = await stream.read()
             if message is None:
                 self._stop_deadline()
-                check_status(stream)
+                stream.check_status()
                 return grpc.aio.EOF
         except StreamEnded as error:
             raise rpc_error(error.code, error.details) from None
@@ -72,7 +72,7 @@ class StreamCall:
         try:
             await stream.listen(lambda message: on_message(parsed(parse, message, method)))
             self._stop_deadline()
-            check_status(stream)
+            stream.check_status()
         except StreamEnded as error:
             raise rpc_error(error.code, error.details) from None
 
@@ -151,7 +151,7 @@ class StreamCall:
         """The error of a write: the server's status, if the server has ended the call."""
         if stream.is_remote_done and stream.failure is None:
             try:
-                check_status(stream)
+                stream.check_status()
             except StreamEnded as status:
                 return rpc_error(status.code, status.details)
         return rpc_error(error.code, error.details)

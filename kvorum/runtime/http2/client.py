@@ -20,7 +20,7 @@ from kvorum.runtime.http2 import frames, headers
 from kvorum.runtime.http2.calls import StreamCall
 from kvorum.runtime.http2.client_connection import ClientConnection
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
-from kvorum.runtime.http2.status import StreamEnded, check_status, parsed, rpc_error, unsent
+from kvorum.runtime.http2.status import StreamEnded, parsed, rpc_error, unsent
 from kvorum.runtime.http2.stream import Stream
 from kvorum.runtime.http2.tls import TlsLayer
 from kvorum.runtime.sockets import connect_tcp
@@ -177,7 +177,7 @@ class Channel:
             answer = await stream.read()
             if answer is not None and await stream.read() is not None:
                 raise StreamEnded(grpc.StatusCode.INTERNAL, f"{method}: more than one answer")
-            check_status(stream)
+            stream.check_status()
         except StreamEnded as error:
             raise rpc_error(error.code, error.details) from None
         finally:

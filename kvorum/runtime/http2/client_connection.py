@@ -9,7 +9,7 @@ from typing import cast
 import grpc
 
 from kvorum.runtime.http2 import frames, headers
-from kvorum.runtime.http2.connection import Connection
+from kvorum.runtime.http2.connection import Http2Connection
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.status import StreamEnded, not_grpc
@@ -21,7 +21,7 @@ WAITING_CALLS_MAX = 10_000
 """Limit of calls that wait because the server accepts no more at once; others are refused."""
 
 
-class ClientConnection(Connection):
+class ClientConnection(Http2Connection):
     """The connection of a channel.
 
     ready: done when the server's settings have arrived, or the connection is lost earlier.

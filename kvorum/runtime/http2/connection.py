@@ -39,12 +39,13 @@ SETTINGS = {
 _PING = b"kvorum!?"
 
 
-class Connection(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """The common part of client and server.
 
     send_window, frame_bytes_max, streams_max: the peer's present limits.
-    is_congested: the socket is full. is_closing: no new stream may be opened. reason: why the
-        connection was closed.
+    is_congested: the socket is full.
+    is_closing: no new stream may be opened.
+    reason: why the connection was closed.
     """
 
     def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:

@@ -17,7 +17,7 @@ _HEAD = headers.encode(((":status", "200"), ("content-type", headers.GRPC)))
 _OK = headers.encode((("grpc-status", "0"),))
 
 
-class Aborted(Exception):
+class CallAborted(Exception):
     """Raised by a handler to end its call with a status."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
@@ -35,10 +35,11 @@ def _checked(parse: Callable[[bytes], Any], check: Callable[[Any], None]) -> Cal
     return parse_and_check
 
 
-class Context:
+class CallContext:
     """A call as its handler sees it.
 
-    user: of the caller's certificate, ANONYMOUS without one. host: the caller's address.
+    user: of the caller's certificate, ANONYMOUS without one.
+    host: the caller's address.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Context:
 
     async def abort(self, code: grpc.StatusCode, details: str = "") -> None:
         """End the call with a status; does not return."""
-        raise Aborted(code, details)
+        raise CallAborted(code, details)
 
     async def requests(self) -> AsyncIterator[Any]:
         """The caller's messages."""

@@ -28,9 +28,10 @@ STALL_MS = 250
 class Patience:
     """The times that a peer may be silent, in ms.
 
-    connect_ms: limit of one attempt to connect. time_ms: a connection that was silent for this long
-    is pinged. timeout_ms: it is closed if nothing arrives within this time after that. The last two
-    are rounded up to LOOK_MS.
+    connect_ms: limit of one attempt to connect.
+    time_ms: a connection that was silent for this long is pinged.
+    timeout_ms: it is closed if nothing arrives within this time after that. The last two are
+        rounded up to LOOK_MS.
     """
 
     connect_ms: int = CONNECT_TIMEOUT_MS
@@ -44,8 +45,8 @@ USUAL_PATIENCE = Patience()
 class KeepAlive:
     """The keep-alive of one connection.
 
-    heard_ms: when bytes last arrived; the connection sets it. factor: multiplies the time after
-    which it is pinged.
+    heard_ms: when bytes last arrived; the connection sets it.
+    factor: multiplies the time after which it is pinged.
     """
 
     __slots__ = ("_due_ms", "_give_up", "_patience", "_ping", "_timer", "factor", "heard_ms")

@@ -19,7 +19,7 @@ from kvorum.runtime.certificates import TlsListener
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import WireError
 from kvorum.runtime.http2 import headers
-from kvorum.runtime.http2.context import Aborted, Context, end_call
+from kvorum.runtime.http2.context import CallAborted, CallContext, end_call
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.keepalive import USUAL_PATIENCE, Patience
 from kvorum.runtime.http2.server_connection import ServerConnection
@@ -27,6 +27,7 @@ from kvorum.runtime.http2.status import StreamEnded
 from kvorum.runtime.http2.stream import Stream
 from kvorum.runtime.http2.tls import Handshakes, TlsLayer
 from kvorum.runtime.limited_lines import LimitedLines
+from kvorum.runtime.peer_failures import PEER_FAILURES
 from kvorum.runtime.protocol_error_log import ProtocolErrorLog
 
 logger = logging.getLogger("kvorum.rpc")
@@ -49,7 +50,8 @@ MessageGuard = Callable[[str, Any, str, str], str | None]
 class Server:
     """Dispatches calls by path to handlers, as generated code registers them.
 
-    connections: those that are open. is_stopping: no new connection is accepted.
+    connections: those that are open.
+    is_stopping: no new connection is accepted.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class Server:
         guard: Guard | None = None,
         message_guard: MessageGuard | None = None,
     ) -> None:
-        """tls: None for clear text. Its ALPN is `tls.ALPN`. guard: None lets everybody call.
-        message_guard: None lets them send every message."""
+        """tls: None for clear text. Its ALPN is `tls.ALPN`.
+        guard: None lets everybody call.
+        message_guard: None lets them send every message.
+        """
         self._guard = guard
         self._message_guard = message_guard
         self._patience = patience
@@ -127,11 +131,17 @@ class Server:
 
     # Callbacks of connections.
 
+    def on_unmapped_caller(self, peer: str, reason: str) -> None:
+        """Count and log a caller whose certificate gives no user."""
+        PEER_FAILURES.rpc_handshakes += 1
+        self.on_bad_peer(peer, reason)
+
     def on_bad_peer(self, peer: str, reason: str) -> None:
         """Log a peer that breaks the protocol; a few a second, for it may come back at once."""
         self._closed.closed(peer, reason)
 
     def _on_handshake_failed(self, peer: str, reason: str) -> None:
+        PEER_FAILURES.rpc_handshakes += 1
         self._closed.closed(peer, reason, address=peer.rpartition(":")[0])
 
     def on_call(
@@ -157,7 +167,7 @@ class Server:
         check = None
         if self._message_guard is not None:
             check = partial(self._check, self._message_guard, path, connection)
-        context = Context(stream, handler, connection.caller, check)
+        context = CallContext(stream, handler, connection.caller, check)
         span = None if tracing.tracer is None else _begin_span(path, context, request)
         if span is None:
             call = loop.create_task(self._run(path, handler, context, stream))
@@ -197,7 +207,7 @@ class Server:
         refusal = guard(path, message, *connection.caller)
         if refusal is not None:
             self._refused.closed(connection.peer, refusal, address=connection.caller.host)
-            raise Aborted(grpc.StatusCode.PERMISSION_DENIED, refusal)
+            raise CallAborted(grpc.StatusCode.PERMISSION_DENIED, refusal)
 
     def check_conversations(self) -> None:
         """Ask the guard again for every call under way that streams in both directions: such a call
@@ -227,11 +237,11 @@ class Server:
         if call.cancelled():  # perhaps before its first step
             end_call(stream, grpc.StatusCode.UNAVAILABLE, "the server is stopping")
 
-    async def _run(self, path: str, handler: Any, context: Context, stream: Stream) -> None:
+    async def _run(self, path: str, handler: Any, context: CallContext, stream: Stream) -> None:
         try:
             await _carry_out(handler, context, stream)
             end_call(stream, grpc.StatusCode.OK)
-        except (Aborted, StreamEnded) as error:
+        except (CallAborted, StreamEnded) as error:
             # If StreamEnded means that the caller has gone, nobody receives this status.
             end_call(stream, error.code, error.details)
         except (DecodeError, WireError) as error:
@@ -246,7 +256,7 @@ class Server:
             end_call(stream, grpc.StatusCode.UNKNOWN, f"{path} failed")
 
 
-def _begin_span(path: str, context: Context, request: dict[str, str]) -> tracing.Span | None:
+def _begin_span(path: str, context: CallContext, request: dict[str, str]) -> tracing.Span | None:
     """The span of a call whose caller has one; heartbeats and the like have none."""
     parent = request.get(tracing.HEADER, "")
     if tracing.tracer is None or not parent:
@@ -266,7 +276,7 @@ def _failure_of(stream: Stream) -> str:
     return "" if stream.failure is None else str(stream.failure)
 
 
-async def _carry_out(handler: Any, context: Context, stream: Stream) -> None:
+async def _carry_out(handler: Any, context: CallContext, stream: Stream) -> None:
     if handler.stream_stream is not None:
         call: Callable[..., Any] = handler.stream_stream
         if inspect.isasyncgenfunction(call):
@@ -274,18 +284,20 @@ async def _carry_out(handler: Any, context: Context, stream: Stream) -> None:
         else:
             await call(context.requests(), context)
         if stream.has_partial_message and stream.is_remote_done:
-            raise Aborted(grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message")
+            raise CallAborted(
+                grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message"
+            )
         return
     request = await context.read()
     if request is grpc.aio.EOF:
-        raise Aborted(grpc.StatusCode.INTERNAL, "a call without a whole request")
+        raise CallAborted(grpc.StatusCode.INTERNAL, "a call without a whole request")
     if handler.unary_stream is not None:
         await _send_all(handler.unary_stream(request, context), context)
     else:
         await context.answer(await handler.unary_unary(request, context))
 
 
-async def _send_all(replies: Any, context: Context) -> None:
+async def _send_all(replies: Any, context: CallContext) -> None:
     # Close the generator explicitly: a handler's `finally` must run when its call ends, and not
     # when its memory is freed.
     async with aclosing(replies):

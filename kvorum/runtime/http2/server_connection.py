@@ -8,8 +8,9 @@ from typing import Protocol
 import grpc
 
 from kvorum.runtime.clock import monotonic_ms
+from kvorum.runtime.errors import WireError
 from kvorum.runtime.http2 import frames
-from kvorum.runtime.http2.connection import STREAMS_MAX, Connection
+from kvorum.runtime.http2.connection import STREAMS_MAX, Http2Connection
 from kvorum.runtime.http2.floods import REFUSALS_PER_SECOND_MAX, Flood
 from kvorum.runtime.http2.frames import ProtocolError
 from kvorum.runtime.http2.keepalive import SERVER_FACTOR, USUAL_PATIENCE, Patience
@@ -35,8 +36,10 @@ class CallServer(Protocol):
 
     def on_bad_peer(self, peer: str, reason: str) -> None: ...
 
+    def on_unmapped_caller(self, peer: str, reason: str) -> None: ...
 
-class ServerConnection(Connection):
+
+class ServerConnection(Http2Connection):
     """The connection of one caller.
 
     calls: number of its handlers that have not ended, also of streams that the caller gave up.
@@ -66,13 +69,21 @@ class ServerConnection(Connection):
         if self._server.is_stopping:
             self.abort("the server is stopping")
             return
-        self.caller = caller_of(transport, self._rules)
+        try:
+            self.caller = caller_of(transport, self._rules)
+        except WireError as error:
+            self._server.on_unmapped_caller(self.peer, str(error))
+            self.abort(str(error))
+            return
         self._server.connections.add(self)
         self._preface_timer = asyncio.get_running_loop().call_later(
             PREFACE_TIMEOUT_MS / 1000, self._on_no_preface
         )
 
     def data_received(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return  # a caller that was refused may have sent calls behind its handshake
         if self._preface is None:
             super().data_received(data)
             return

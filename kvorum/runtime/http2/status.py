@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -25,19 +25,6 @@ _STATUS_OF_ERROR = {
     frames.CANCEL: grpc.StatusCode.CANCELLED,
     frames.ENHANCE_YOUR_CALM: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-
-
-class EndedStream(Protocol):
-    """A stream whose peer has finished sending (`stream.Stream`)."""
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def trailers(self) -> Mapping[str, str]: ...
-
-    @property
-    def has_partial_message(self) -> bool: ...
 
 
 class StreamEnded(Exception):
@@ -73,22 +60,15 @@ def parsed(parse: Callable[[bytes], Any], message: bytes, method: str) -> Any:
         ) from error
 
 
-def check_status(stream: EndedStream) -> None:
-    """Raise StreamEnded unless the server ended the stream with OK, after a whole message."""
-    code, details = status_of(stream)
-    if code is grpc.StatusCode.OK and stream.has_partial_message:
-        code, details = grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message"
-    if code is not grpc.StatusCode.OK:
-        raise StreamEnded(code, details)
-
-
-def status_of(stream: EndedStream) -> tuple[grpc.StatusCode, str]:
+def status_of(
+    first_headers: Mapping[str, str], trailers: Mapping[str, str]
+) -> tuple[grpc.StatusCode, str]:
     """(code, details) from a server's last headers."""
-    text = stream.trailers.get("grpc-status")
+    text = trailers.get("grpc-status")
     if text is None:
-        return not_grpc(stream.headers)
+        return not_grpc(first_headers)
     code = _STATUS.get(headers.parse_status(text), grpc.StatusCode.UNKNOWN)
-    details = headers.parse_message(stream.trailers.get("grpc-message", ""))
+    details = headers.parse_message(trailers.get("grpc-message", ""))
     if code is grpc.StatusCode.UNKNOWN and not details:
         details = f"grpc-status {text!r} without words"
     return code, details

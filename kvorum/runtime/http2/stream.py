@@ -12,7 +12,7 @@ import grpc
 from kvorum.runtime.errors import invariant
 from kvorum.runtime.http2 import frames
 from kvorum.runtime.http2.frames import MESSAGE_BYTES_MAX, MESSAGE_HEAD_BYTES, ProtocolError
-from kvorum.runtime.http2.status import StreamEnded
+from kvorum.runtime.http2.status import StreamEnded, status_of
 
 STREAM_WINDOW = 4 << 20
 """Bytes that a peer may send on a stream before the application reads them."""
@@ -41,8 +41,8 @@ class StreamConnection(Protocol):
 class Stream:
     """The messages of one call. A task reads them one by one, or listens to all.
 
-    headers: from the peer, empty until they arrive. trailers: from a server, at the end of its
-        stream.
+    headers: from the peer, empty until they arrive.
+    trailers: from a server, at the end of its stream.
     failure: why the stream ended early; on_failed is called then.
     is_remote_done, is_local_done: the peer, or this side, will send nothing more.
     is_head_sent: on a server, its headers have been sent.
@@ -154,6 +154,14 @@ class Stream:
     def has_partial_message(self) -> bool:
         """True if the last bytes are an incomplete message."""
         return bool(self._partial)
+
+    def check_status(self) -> None:
+        """Raise StreamEnded unless the server ended the stream with OK, after a whole message."""
+        code, details = status_of(self.headers, self.trailers)
+        if code is grpc.StatusCode.OK and self.has_partial_message:
+            code, details = grpc.StatusCode.INTERNAL, "the stream ended in the middle of a message"
+        if code is not grpc.StatusCode.OK:
+            raise StreamEnded(code, details)
 
     def on_data(self, data: bytes, window_bytes: int) -> None:
         """Take in a DATA frame of window_bytes, padding included. Raises ProtocolError."""

@@ -17,6 +17,7 @@ from kvorum.runtime.text import address_text
 from kvorum.runtime.tls import client_failure_text, failure_text
 
 ALPN = "h2"
+PEER_CERTIFICATE = "kvorum.peer_certificate"
 ANONYMOUS = "ANONYMOUS"
 """The user without a certificate, as in Kafka."""
 HANDSHAKES_MAX = 500
@@ -31,7 +32,11 @@ OnFailed = Callable[[str, str], None]
 
 
 class Caller(NamedTuple):
-    """The sender of calls. user: ANONYMOUS without a certificate. host: the address."""
+    """The sender of calls.
+
+    user: ANONYMOUS without a certificate.
+    host: the address.
+    """
 
     user: str
     host: str
@@ -41,10 +46,11 @@ UNKNOWN = Caller(ANONYMOUS, "?")
 
 
 def caller_of(transport: asyncio.BaseTransport, rules: PrincipalRules | None) -> Caller:
-    """The caller behind a server's transport. rules: None without TLS."""
+    """The caller behind a server's transport. rules: None without TLS. Raises WireError for a
+    certificate that gives no user."""
     peer = transport.get_extra_info("peername")
     host = str(peer[0]) if peer else "?"
-    certificate = transport.get_extra_info("peercert") if rules is not None else None
+    certificate = transport.get_extra_info(PEER_CERTIFICATE) if rules is not None else None
     if not certificate or rules is None:
         return Caller(ANONYMOUS, host)
     return Caller(rules.user_of(certificate), host)
@@ -94,7 +100,9 @@ class TlsLayer(asyncio.Protocol):
         server_name: str | None = None,
         handshakes: Handshakes | None = None,
     ) -> None:
-        """server_name: a client's, to compare with the certificate. handshakes: a server's."""
+        """server_name: a client's, to compare with the certificate.
+        handshakes: a server's.
+        """
         self._above = above
         self._handshakes = handshakes
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -272,9 +280,9 @@ class TlsTransport(asyncio.Transport):
         self._below = below
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """The value of the transport below; `peercert` as `ssl.SSLObject.getpeercert` gives it."""
-        if name == "peercert":
-            return self._layer.tls.getpeercert()
+        """The value of the transport below, or the other side's certificate in DER."""
+        if name == PEER_CERTIFICATE:
+            return self._layer.tls.getpeercert(binary_form=True)
         return self._below.get_extra_info(name, default)
 
     def write(self, data: Any) -> None:

@@ -18,6 +18,8 @@ from typing import NamedTuple
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.cleaning.cleaned_transactions import CleanedTransactions
 from kvorum.storage.cleaning.offset_map import OffsetMap
+from kvorum.storage.files.producer_state import ProducerEnd
+from kvorum.storage.files.transaction_index import AbortedTransaction
 from kvorum.storage.format.batch import (
     CODEC_MASK,
     DECOMPRESSED_BYTES_MAX,
@@ -36,8 +38,6 @@ from kvorum.storage.format.record_codec import (
     read_record,
     wrapped_int64,
 )
-from kvorum.storage.log.producer_state import ProducerEnd
-from kvorum.storage.log.transaction_index import AbortedTransaction
 
 
 class _Parsed(NamedTuple):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, CompactionConfig
+from kvorum.storage.files.model import RELATIVE_OFFSET_MAX, CompactionConfig
 
 
-class SegmentFacts(Protocol):
+class CleaningFacts(Protocol):
     """The facts of a segment that the plan needs. Properties may read files."""
 
     base_offset: int
@@ -73,7 +73,7 @@ class CleaningPlan:
 
 
 def plan_cleaning(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[CleaningFacts],
     *,
     checkpoint: int | None,
     start_offset: int,
@@ -95,7 +95,7 @@ def plan_cleaning(
         if checkpoint is None or first_dirty == start_offset:
             return None
         first_dirty = start_offset
-    dirty: list[SegmentFacts] = []
+    dirty: list[CleaningFacts] = []
     clean_bytes = 0
     for at, segment in enumerate(segments[:-1]):
         following = segments[at + 1].base_offset
@@ -118,7 +118,7 @@ def plan_cleaning(
     )
 
 
-def _is_overdue(dirty: Sequence[SegmentFacts], config: CompactionConfig, now_ms: int) -> bool:
+def _is_overdue(dirty: Sequence[CleaningFacts], config: CompactionConfig, now_ms: int) -> bool:
     oldest_allowed_ms = now_ms - config.max_lag_ms
     if oldest_allowed_ms <= 0:
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
+from kvorum.storage.files.transaction_index import AbortedTransaction
 from kvorum.storage.format.batch import BatchHeader
 from kvorum.storage.format.markers import Marker
-from kvorum.storage.log.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

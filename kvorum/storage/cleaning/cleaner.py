@@ -25,21 +25,22 @@ from kvorum.storage.cleaning.segment_swap import (
     swap_in,
     write_cleaned,
 )
+from kvorum.storage.files.file_names import LOG_SUFFIX
+from kvorum.storage.files.model import LogConfig
+from kvorum.storage.files.producer_state import ProducerEnd
+from kvorum.storage.files.segment import Segment
+from kvorum.storage.files.transaction_index import AbortedTransaction
 from kvorum.storage.format.batch import BatchError, BatchHeader, read_header
 from kvorum.storage.format.batch_stream import StoredBatch, stored_batches
 from kvorum.storage.format.markers import read_marker
-from kvorum.storage.log.file_names import LOG_SUFFIX
-from kvorum.storage.log.model import LogConfig
-from kvorum.storage.log.producer_state import ProducerEnd
-from kvorum.storage.log.segment import Segment
-from kvorum.storage.log.transaction_index import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
     """Settings of all cleans, with the defaults of Kafka's log.cleaner.*.
 
-    dedupe_buffer_bytes: memory of the offset map. io_buffer_bytes: size of a read or write.
+    dedupe_buffer_bytes: memory of the offset map.
+    io_buffer_bytes: size of a read or write.
     """
 
     dedupe_buffer_bytes: int = 128 << 20
@@ -61,8 +62,9 @@ class CleaningStats:
 class CleaningJob:
     """One clean; see the top of the file.
 
-    end_offset: the log is clean below it once the job is done. pending: (old segments, new one) to
-        be swapped next. is_swapped: the swap is done on disk and not yet in memory.
+    end_offset: the log is clean below it once the job is done.
+    pending: (old segments, new one) to be swapped next.
+    is_swapped: the swap is done on disk and not yet in memory.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvorum.runtime.disk import Disk, overwrite
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -36,7 +36,7 @@ from kvorum.storage.log.file_names import (
     mark_deleted,
     offsets_of,
 )
-from kvorum.storage.log.segment import Segment
+from kvorum.storage.files.segment import Segment
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"

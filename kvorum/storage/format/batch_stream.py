@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kvorum.runtime.disk import DiskFile
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader
-from kvorum.storage.recovery.batch_walk import check_batch
+from kvorum.storage.format.batch_check import check_batch
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -28,7 +28,7 @@ def stored_batches(
 ) -> Iterator[list[StoredBatch]]:
     """Runs of whole batches, each with at least one. base_offset: of the segment.
 
-    Raises CorruptData at the first damaged batch (`check_batch`).
+    Raises CorruptData at the first damaged batch (`batch_check`).
     """
     position, expected = 0, base_offset
     while position < size:

@@ -69,8 +69,8 @@ class CheckedRecords(NamedTuple):
 class _Layout(NamedTuple):
     """Positions of a record's bytes, relative to its start.
 
-    stride: the record's size. fixed: bytes of the length fields and of the header count, which is
-        0.
+    stride: the record's size.
+    fixed: bytes of the length fields and of the header count, which is 0.
     """
 
     stride: int

@@ -1,10 +1,14 @@
-"""The placement of batches within one append: offsets, epochs, and the checks that read no file."""
+"""The plan of one append: offsets and epochs of its batches, the checks that read no file, and if
+the log rolls."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from kvorum.runtime.errors import ErrorCode, invariant
+from kvorum.storage.files.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kvorum.storage.files.model import RELATIVE_OFFSET_MAX, LogConfig, OutOfOrderAppend
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.format.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
@@ -17,7 +21,6 @@ from kvorum.storage.format.batch import (
     stamp,
 )
 from kvorum.storage.format.markers import read_marker
-from kvorum.storage.log.model import RELATIVE_OFFSET_MAX, OutOfOrderAppend
 
 
 class Placed(NamedTuple):
@@ -126,3 +129,26 @@ def run_that_fits(
         total += item.size_bytes
         stop += 1
     return stop, total
+
+
+def must_roll(segment: Segment, item: Placed, config: LogConfig, now_ms: int) -> bool:
+    """True if the active `segment` cannot or should not take the batch `item`: Kafka's limits of
+    size, age, offsets and index entries."""
+    size = segment.size_bytes
+    if size == 0:
+        return item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+    if size + item.size_bytes > config.segment_bytes:
+        return True
+    if segment.first_timestamp_ms >= 0:
+        age_ms = item.header.max_timestamp_ms - segment.first_timestamp_ms
+    else:
+        age_ms = now_ms - segment.created_ms
+    if age_ms > config.segment_ms:
+        return True
+    if item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return True
+    offset_index, time_index = segment.indexes
+    return (
+        len(offset_index) >= config.index_bytes_max // OFFSET_ENTRY_BYTES
+        or len(time_index) >= config.index_bytes_max // TIME_ENTRY_BYTES - 1
+    )

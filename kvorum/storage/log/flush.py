@@ -17,8 +17,8 @@ import threading
 from dataclasses import dataclass
 
 from kvorum.runtime.disk import Disk, DiskFile
-from kvorum.storage.log.file_names import RECOVERY_SUFFIX
-from kvorum.storage.log.segment import Segment
+from kvorum.storage.files.file_names import RECOVERY_SUFFIX
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.recovery.recovery_state import PendingEntry
 
 

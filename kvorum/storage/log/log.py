@@ -14,12 +14,9 @@ import logging
 from bisect import bisect_right
 
 from kvorum.runtime.disk import Disk
-from kvorum.storage.format.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
-from kvorum.storage.log.append_plan import Placed, place_as_follower, place_as_leader, run_that_fits
-from kvorum.storage.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
-from kvorum.storage.log.flush import FlushTicket
-from kvorum.storage.log.leader_epochs import EpochCheckpoint, LeaderEpochCache
-from kvorum.storage.log.model import (
+from kvorum.storage.files.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from kvorum.storage.files.leader_epochs import EpochCheckpoint, LeaderEpochCache
+from kvorum.storage.files.model import (
     NO_FILE,
     RELATIVE_OFFSET_MAX,
     Appended,
@@ -28,17 +25,22 @@ from kvorum.storage.log.model import (
     OffsetOutOfRange,
     OutOfOrderAppend,
 )
-from kvorum.storage.log.producer_state import ProducerStateTable
-from kvorum.storage.log.rolling import must_roll
-from kvorum.storage.log.segment import Segment
+from kvorum.storage.files.producer_state import ProducerStateTable
+from kvorum.storage.files.segment import Segment
+from kvorum.storage.format.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
+from kvorum.storage.log.append_plan import (
+    Placed,
+    must_roll,
+    place_as_follower,
+    place_as_leader,
+    run_that_fits,
+)
+from kvorum.storage.log.flush import FlushTicket
 from kvorum.storage.log.segments import SegmentList
 from kvorum.storage.recovery import recovery
 from kvorum.storage.recovery.producer_rebuild import rebuild_producers, remove_snapshots_above
 
-__all__ = [
-    "Appended", "FlushTicket", "Log", "LogConfig", "LogSlice",
-    "OffsetOutOfRange", "OutOfOrderAppend",
-]  # fmt: skip
+__all__ = ["Log", "LogConfig", "LogSlice", "OffsetOutOfRange", "OutOfOrderAppend"]
 
 logger = logging.getLogger("kvorum.storage")
 
@@ -157,10 +159,6 @@ class Log:
     @property
     def segment_count(self) -> int:
         return len(self.segments.items)
-
-    @property
-    def segment_base_offsets(self) -> list[int]:
-        return list(self.segments.bases)
 
     @property
     def last_epoch(self) -> int:
@@ -518,7 +516,7 @@ class Log:
             return
         segments.stop_cleaning()
         segments.cancel_derived_files(offset)
-        # First, because a start refuses a log that lacks a known epoch (`raft.metadata_log`).
+        # First, because a start refuses a log that lacks a known epoch (`raft.node.metadata_log`).
         self.epochs.truncate_from_end(offset)
         self._checkpoint.write(self._durable_end_offset)
         # Newest first, so that a crash on the way leaves a shorter log and no hole.

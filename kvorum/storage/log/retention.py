@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kvorum.storage.log.file_names import DELETED_SUFFIX, LOG_SUFFIX
+from kvorum.storage.files.file_names import DELETED_SUFFIX, LOG_SUFFIX
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.log.log import Log
-from kvorum.storage.log.segment import Segment
 
 
-class SegmentFacts(Protocol):
+class RetentionFacts(Protocol):
     """The facts of a segment that the decision needs. Properties may read files, so they are read
     oldest segment first."""
 
@@ -92,7 +92,7 @@ def remove_deleted(log: Log, now_ms: int) -> int:
 
 
 def deletable_count(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[RetentionFacts],
     *,
     start_offset: int,
     end_offset: int,
@@ -131,7 +131,7 @@ def deletable_count(
     return count
 
 
-def _is_old(segment: SegmentFacts, retention_ms: int, now_ms: int) -> bool:
+def _is_old(segment: RetentionFacts, retention_ms: int, now_ms: int) -> bool:
     if retention_ms < 0:
         return False
     max_timestamp_ms = segment.max_timestamp_ms

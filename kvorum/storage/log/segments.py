@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kvorum.runtime.disk import Disk, DiskFile
 from kvorum.runtime.errors import CorruptData, invariant
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -21,11 +21,11 @@ from kvorum.storage.log.file_names import (
     file_name,
     mark_deleted,
 )
+from kvorum.storage.files.model import LogSlice
+from kvorum.storage.files.producer_state import ProducerStateTable, read_snapshot, write_snapshot
+from kvorum.storage.files.segment import Segment
+from kvorum.storage.files.transaction_index import AbortedTransaction, collect_aborted
 from kvorum.storage.log.flush import FlushTicket, SealedSegment
-from kvorum.storage.log.model import LogSlice
-from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
-from kvorum.storage.log.segment import Segment
-from kvorum.storage.log.transaction_index import AbortedTransaction, collect_aborted
 from kvorum.storage.recovery.producer_rebuild import producers_at
 from kvorum.storage.recovery.recovery_state import RecoveryStateWriter
 

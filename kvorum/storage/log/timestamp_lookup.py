@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.format.batch import BatchHeader, iter_times
 from kvorum.storage.log.log import Log
-from kvorum.storage.log.segment import Segment
 
 Found = tuple[int, int, int]
 """(timestamp_ms, offset, leader epoch)."""

@@ -15,36 +15,31 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from crc32c import crc32c
-
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.format.batch import (
-    BATCH_LENGTH_MIN,
-    CRC_START,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_OVERHEAD,
-    MAGIC,
-    BatchError,
-    BatchHeader,
-)
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     file_name,
 )
-from kvorum.storage.log.leader_epochs import LeaderEpochCache
-from kvorum.storage.log.model import LogSlice
-from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot, write_snapshot
-from kvorum.storage.log.segment import Segment
+from kvorum.storage.files.leader_epochs import LeaderEpochCache
+from kvorum.storage.files.model import LogSlice
+from kvorum.storage.files.producer_state import ProducerStateTable, read_snapshot, write_snapshot
+from kvorum.storage.files.segment import Segment
+from kvorum.storage.format.batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchError,
+    BatchHeader,
+)
+from kvorum.storage.format.batch_check import check_batch
 from kvorum.storage.recovery.producer_rebuild import producers_at, remove_snapshots_above
 from kvorum.storage.recovery.recovery_state import Resumed, write_recovery_state
 
 _READ_BYTES = 1 << 20
-_RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _MAGIC_POSITION = 16
 _LENGTH = struct.Struct(">i")
 
@@ -108,9 +103,10 @@ class BatchWalk:
         self, first: int, resumed: Resumed | None = None, *, keeps_recovery_state: bool = False
     ) -> TornTail | None:
         """Walk from segment `first` on. Returns the tail that was truncated, if any; everything
-        that is kept is fsynced.
+                that is kept is fsynced.
 
-        resumed: the recovery state of segment `first`. keeps_recovery_state: save the state found.
+        resumed: the recovery state of segment `first`.
+        keeps_recovery_state: save the state found.
         """
         disk, directory, segments = self._disk, self._directory, self._segments
         if resumed is not None:
@@ -278,30 +274,6 @@ def _batch_bytes_at(chunk: bytes, at: int) -> int:
         return HEADER_BYTES
     (length,) = _LENGTH.unpack_from(chunk, at + 8)
     return max(HEADER_BYTES, int(length) + LENGTH_OVERHEAD)
-
-
-def check_batch(
-    data: bytes, at: int, base_offset: int, expected_offset: int
-) -> tuple[BatchHeader | None, str]:
-    """The header at `at` if the batch there is whole and valid; else None and the reason.
-
-    base_offset: of the segment. expected_offset: the lowest offset that the batch may begin with.
-    """
-    left = len(data) - at
-    if left < HEADER_BYTES:
-        return None, f"{left} bytes are no batch header"
-    header = BatchHeader._make(HEADER.unpack_from(data, at))
-    if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
-        return None, f"no batch header: magic {header.magic}, length {header.batch_length}"
-    if header.size_bytes > left:
-        return None, f"batch of {header.size_bytes} bytes, {left} are there"
-    if header.base_offset < expected_offset or header.last_offset_delta < 0:
-        return None, f"batch [{header.base_offset}, {header.last_offset}] after {expected_offset}"
-    if header.last_offset - base_offset > _RELATIVE_OFFSET_MAX:
-        return None, f"offset {header.last_offset} too far above base {base_offset}"
-    if crc32c(memoryview(data)[at + CRC_START : at + header.size_bytes]) != header.crc:
-        return None, f"the CRC of batch {header.base_offset} does not match"
-    return header, ""
 
 
 def first_damage(found: LogSlice, data: bytes) -> CorruptData | None:

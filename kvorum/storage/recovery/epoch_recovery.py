@@ -7,9 +7,9 @@ import sys
 
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.format.batch import BatchHeader
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from kvorum.storage.log.segment import Segment
 from kvorum.storage.recovery.recovery_state import Resumed
 
 logger = logging.getLogger("kvorum.storage")

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
@@ -30,9 +30,9 @@ from kvorum.storage.log.file_names import (
     file_name,
     offsets_of,
 )
-from kvorum.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
-from kvorum.storage.log.segment import Segment
+from kvorum.storage.files.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kvorum.storage.files.segment import Segment
 
 _RELATIVE_OFFSET_BYTES = 4
 

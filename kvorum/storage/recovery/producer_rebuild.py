@@ -8,11 +8,11 @@ from collections.abc import Collection
 
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
+from kvorum.storage.files.file_names import SNAPSHOT_SUFFIX, file_name, offsets_of
+from kvorum.storage.files.producer_state import ProducerStateTable, read_snapshot
+from kvorum.storage.files.segment import Segment
+from kvorum.storage.files.transaction_index import AbortedTransaction
 from kvorum.storage.format.batch import BatchError, BatchHeader
-from kvorum.storage.log.file_names import SNAPSHOT_SUFFIX, file_name, offsets_of
-from kvorum.storage.log.producer_state import ProducerStateTable, read_snapshot
-from kvorum.storage.log.segment import Segment
-from kvorum.storage.log.transaction_index import AbortedTransaction
 
 logger = logging.getLogger("kvorum.storage")
 

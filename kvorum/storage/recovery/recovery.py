@@ -15,8 +15,8 @@ from itertools import pairwise
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.cleaning.segment_swap import finish_swaps
-from kvorum.storage.log.checkpoints import LOG_START_OFFSET
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.checkpoints import LOG_START_OFFSET
+from kvorum.storage.files.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -25,10 +25,10 @@ from kvorum.storage.log.file_names import (
     file_name,
     offsets_of,
 )
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
-from kvorum.storage.log.model import LogConfig
-from kvorum.storage.log.producer_state import ProducerStateTable
-from kvorum.storage.log.segment import Segment
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kvorum.storage.files.model import LogConfig
+from kvorum.storage.files.producer_state import ProducerStateTable
+from kvorum.storage.files.segment import Segment
 from kvorum.storage.recovery.batch_walk import (
     BatchWalk,
     OffsetGap,
@@ -58,7 +58,8 @@ logger = logging.getLogger("kvorum.storage")
 class Loaded:
     """A log as found on disk. Mutable, because `Log` takes it over.
 
-    torn_tail: what was truncated. last_gap: the last gap found by a walk over all batches.
+    torn_tail: what was truncated.
+    last_gap: the last gap found by a walk over all batches.
     """
 
     segments: list[Segment]

@@ -29,13 +29,13 @@ from crc32c import crc32c
 
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData, invariant
+from kvorum.storage.files.file_names import RECOVERY_SUFFIX
+from kvorum.storage.files.index import OffsetIndex, TimeIndex
+from kvorum.storage.files.model import RELATIVE_OFFSET_MAX
+from kvorum.storage.files.producer_state import ProducerBatch, ProducerEntry, ProducerStateTable
+from kvorum.storage.files.segment import Segment
+from kvorum.storage.files.transaction_index import pack_aborted, parse_aborted
 from kvorum.storage.format.batch import BatchHeader
-from kvorum.storage.log.file_names import RECOVERY_SUFFIX
-from kvorum.storage.log.index import OffsetIndex, TimeIndex
-from kvorum.storage.log.model import RELATIVE_OFFSET_MAX
-from kvorum.storage.log.producer_state import ProducerBatch, ProducerEntry, ProducerStateTable
-from kvorum.storage.log.segment import Segment
-from kvorum.storage.log.transaction_index import pack_aborted, parse_aborted
 
 _PREFIX = struct.Struct(">II")
 _VERSION = 0
@@ -47,8 +47,9 @@ logger = logging.getLogger("kvorum.storage")
 class _Entry(NamedTuple):
     """One entry of the file.
 
-    is_whole: earlier entries do not count. size_bytes: of the .log, up to end_offset. last_crc: the
-        CRC of the last batch below end_offset.
+    is_whole: earlier entries do not count.
+    size_bytes: of the .log, up to end_offset.
+    last_crc: the CRC of the last batch below end_offset.
     """
 
     version: int
@@ -183,8 +184,9 @@ def write_recovery_state(disk: Disk, segment: Segment, producers: ProducerStateT
 class Resumed(NamedTuple):
     """The recovery state that a segment continues from.
 
-    producers: state at end_offset. is_newest: the file has no later entry. last_epoch: leader epoch
-        of the batch that ends at end_offset.
+    producers: state at end_offset.
+    is_newest: the file has no later entry.
+    last_epoch: leader epoch of the batch that ends at end_offset.
     """
 
     end_offset: int

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from kvorum.runtime.disk import Disk, DiskFile
 from kvorum.runtime.errors import CorruptData, KvorumError
+from kvorum.storage.files.file_names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.format.batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
@@ -21,8 +23,6 @@ from kvorum.storage.format.batch import (
     read_header,
 )
 from kvorum.storage.format.compression import Codec
-from kvorum.storage.log.file_names import INDEX_SUFFIXES, LOG_SUFFIX, SNAPSHOT_SUFFIX
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME
 from kvorum.storage.tools.dump_indexes import (
     Complaints,
     IndexOptions,
@@ -64,8 +64,8 @@ def dump_lines(
     Raises DumpError on a missing file or an unknown kind of file, CorruptData on a damaged
     snapshot, transaction index or checkpoint, and OSError.
 
-    complaints: collects inconsistencies. control_text: the texts of the quorum's control records,
-        which storage does not know.
+    complaints: collects inconsistencies.
+    control_text: the texts of the quorum's control records, which storage does not know.
     record_text: prints keys and values in another form than UTF-8; implies print_data_log.
     """
     if not disk.exists(path):
@@ -113,9 +113,10 @@ def _log_lines(
     damage: list[str],
 ) -> Iterator[tuple[str, Record | None]]:
     """Lines of the dump, each with the control record whose text the caller appends to the line, or
-    None.
+        None.
 
-    jumps: receives pairs of neighbouring offsets with a gap between. damage: receives faults.
+    jumps: receives pairs of neighbouring offsets with a gap between.
+    damage: receives faults.
     """
     position, size = 0, file.size()
     last_offset = -1

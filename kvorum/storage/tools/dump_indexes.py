@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kvorum.runtime.disk import Disk, DiskFile
+from kvorum.storage.files.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kvorum.storage.files.leader_epochs import read_epochs
+from kvorum.storage.files.producer_state import read_snapshot
+from kvorum.storage.files.transaction_index import parse_aborted
 from kvorum.storage.format.batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
@@ -19,10 +23,6 @@ from kvorum.storage.format.batch import (
     iter_records,
     read_header,
 )
-from kvorum.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from kvorum.storage.log.leader_epochs import read_epochs
-from kvorum.storage.log.producer_state import read_snapshot
-from kvorum.storage.log.transaction_index import parse_aborted
 
 _INDEX_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -79,8 +79,9 @@ class Complaints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions:
-    """sanity_only: only report if a start would accept the file. verify_only: compare the entries
-    with the log and print none."""
+    """sanity_only: only report if a start would accept the file.
+    verify_only: compare the entries with the log and print none.
+    """
 
     sanity_only: bool = False
     verify_only: bool = False

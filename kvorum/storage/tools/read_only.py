@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.format.batch import BatchHeader
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     file_name,
     offsets_of,
 )
-from kvorum.storage.recovery.batch_walk import OffsetGap, check_batch, find_batch
+from kvorum.storage.format.batch import BatchHeader
+from kvorum.storage.format.batch_check import check_batch
+from kvorum.storage.recovery.batch_walk import OffsetGap, find_batch
 
 
 class ReadableDisk(Protocol):

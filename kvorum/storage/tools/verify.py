@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
-from kvorum.storage.format.batch_stream import StoredBatch, stored_batches
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     LOG_START_OFFSET,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -22,11 +21,12 @@ from kvorum.storage.log.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from kvorum.storage.log.file_names import (
+from kvorum.storage.files.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    METADATA_LOG_FOLDER,
     RECOVERY_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -34,9 +34,10 @@ from kvorum.storage.log.file_names import (
     offsets_of,
     replica_of,
 )
-from kvorum.storage.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from kvorum.storage.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
-from kvorum.storage.log.producer_state import read_snapshot
+from kvorum.storage.files.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from kvorum.storage.files.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache, read_epochs
+from kvorum.storage.files.producer_state import read_snapshot
+from kvorum.storage.format.batch_stream import StoredBatch, stored_batches
 from kvorum.storage.recovery.missing_files import check_first_segment
 from kvorum.storage.recovery.recovery_state import verify_recovery_state
 from kvorum.storage.tools.dump_indexes import Complaints, IndexOptions, dump_index, dump_time_index
@@ -50,10 +51,10 @@ _LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 class Verified:
     """The result for a folder.
 
-    problems: sentences, each naming its file. notes: unusual facts that are no fault, such as files
-        that the next start removes.
-    missing_offsets: number of offsets between start and end that no batch holds. largest_gap: the
-        longest run of them, [first, next).
+    problems: sentences, each naming its file.
+    notes: unusual facts that are no fault, such as files that the next start removes.
+    missing_offsets: number of offsets between start and end that no batch holds.
+    largest_gap: the longest run of them, [first, next).
     """
 
     segments: int = 0
@@ -142,7 +143,8 @@ def verify_log(disk: Disk, directory: str) -> Verified:
 
 
 def _note_no_log(directory: str, present: set[str], found: Verified) -> None:
-    if PARTITION_METADATA in present:
+    is_metadata_log = directory.rpartition("/")[2] == METADATA_LOG_FOLDER
+    if PARTITION_METADATA in present or is_metadata_log:
         found.notes.append(
             f"{directory}: nothing to verify: there is no .log file yet, since a replica's files "
             "are made with its first record"
@@ -193,7 +195,9 @@ def _identity_problems(disk: Disk, directory: str, present: set[str]) -> Iterato
     except CorruptData as damage:
         yield str(damage)
     is_in_place = replica_of(name) is not None and disk.exists(f"{above or '.'}/{META_PROPERTIES}")
-    if is_in_place and PARTITION_METADATA not in present:
+    # The topic of the metadata log has a fixed id, so Kvorum writes no file for it; Kafka does.
+    needs_file = is_in_place and name != METADATA_LOG_FOLDER
+    if needs_file and PARTITION_METADATA not in present:
         yield (
             f"{directory}/{PARTITION_METADATA}: is not there, so nothing says whose log this is; "
             "put it back (version: 0, topic_id: as `kvorum topics describe` has it)"

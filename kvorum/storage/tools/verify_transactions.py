@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData
+from kvorum.storage.files.file_names import TRANSACTION_INDEX_SUFFIX, file_name
+from kvorum.storage.files.producer_state import ProducerStateTable
+from kvorum.storage.files.transaction_index import AbortedTransaction, parse_aborted
 from kvorum.storage.format.batch import BatchError
 from kvorum.storage.format.batch_stream import StoredBatch
-from kvorum.storage.log.file_names import TRANSACTION_INDEX_SUFFIX, file_name
-from kvorum.storage.log.producer_state import ProducerStateTable
-from kvorum.storage.log.transaction_index import AbortedTransaction, parse_aborted
 
 
 class _Walked(NamedTuple):

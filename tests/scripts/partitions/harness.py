@@ -10,15 +10,15 @@ import random
 from types import SimpleNamespace
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.fetch.fetch_sessions import FINAL_EPOCH
 from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.leader_fetch import start_fetch
-from kvorum.broker.network.purgatory import LoopTurn
-from kvorum.broker.partition.batch_validation import ProduceTerms
-from kvorum.broker.partition.partition import Partition
-from kvorum.broker.partition.peer_brokers import PeerBrokers
+from kvorum.broker.partition.core.batch_validation import ProduceTerms
+from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
-from kvorum.broker.partition.topic_config import resolve
+from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.quotas.replication_quota import UNLIMITED, ReplicationQuota
 from kvorum.metadata.controller.decide import Context
 from kvorum.metadata.controller.decide.brokers import fence, heartbeat, register
@@ -36,9 +36,9 @@ from kvorum.metadata.requests.controller_requests import (
 )
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.memory_disk import MemoryDisk
+from kvorum.storage.files.model import CompactionConfig
 from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
 from kvorum.storage.log.log import Log, LogConfig
-from kvorum.storage.log.model import CompactionConfig
 from kvorum.wire.fetch_codec import FetchRequest, FetchTopic
 from kvorum.wire.replica_fetch_codec import ReplicaAnswer, ReplicaFetchAnswer
 from tests.test_storage.cleaning_steps import clean
@@ -117,7 +117,7 @@ class Node:
             now_ms=self.world.monotonic_ms, configs=SimpleNamespace(broker=CONFIG),
             watch=watch,
             peer_brokers=self.peer_brokers,
-            isr=SimpleNamespace(propose_expand=nothing), deadlines=SimpleNamespace(remove=nothing),
+            propose_expand=nothing, deadlines=SimpleNamespace(remove=nothing),
             throttle=SimpleNamespace(room=lambda *_: UNLIMITED, record=nothing),
             reread_verification=SimpleNamespace(suspect=nothing),
         )  # fmt: skip
@@ -185,7 +185,7 @@ class PartitionHarness:
             features=SUPPORTED,
         )  # fmt: skip
         context = Context(next_offset=self.image.end_offset, rng=random.Random(1), cluster_id="")
-        decision = register(self.image, request, context, has_session=False)
+        decision = register(self.image, request, context, has_session=False, may_be_alive=False)
         self.commit(*decision.records)
         node.epoch = decision.reply.broker_epoch
 
@@ -351,7 +351,7 @@ class PartitionHarness:
             data = log.read(start, bytes_max=1 << 20, end_offset=log.end_offset).read()
             words = _text(data).split()
             words.insert(node.replica.core.high_watermark - start, "|")
-            files = f" from {start}, files from {log.segment_base_offsets[0]}:" if start else ""
+            files = f" from {start}, files from {log.segments.bases[0]}:" if start else ""
             self.lines.append(f"{node.id}{files} {' '.join(words)}")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from immutables import Map
-
 from kvorum.broker.coordinator.model import TopicsChanged
-from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.metadata.image.persistent_map import Map
 from tests.test_groups.consumer.world import ConsumerWorld, Member, image_of
 from tests.test_groups.world import GROUP
 

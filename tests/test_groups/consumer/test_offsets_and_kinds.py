@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.groups.config import GroupConfig
-from kvorum.broker.groups.migration.policy import MigrationPolicy
-from kvorum.broker.groups.records import group_key
-from kvorum.broker.groups.requests import DeleteGroup, DeleteOffsets, TopicPartitions
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
+from kvorum.broker.groups.steps.records import group_key
+from kvorum.broker.groups.steps.requests import DeleteGroup, DeleteOffsets, TopicPartitions
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import REBALANCE_MS, ConsumerWorld, Member, joined
 from tests.test_groups.world import (

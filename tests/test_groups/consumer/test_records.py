@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.broker.coordinator.model import ReplayedRecord
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer import records
 from kvorum.broker.groups.consumer.member import ConsumerMember
 from kvorum.broker.groups.consumer.records import (
@@ -22,8 +21,9 @@ from kvorum.broker.groups.consumer.records import (
     decode_value,
     encode_key,
 )
-from kvorum.broker.groups.consumer.states import GroupState, MemberState
+from kvorum.broker.groups.consumer.states import ConsumerGroupState, MemberState
 from kvorum.broker.groups.shard import GroupShard
+from kvorum.broker.groups.steps.config import GroupConfig
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import iter_headers, iter_records
 
@@ -96,7 +96,7 @@ def test_a_group_is_loaded_from_kafkas_log():
         shard.replay(ReplayedRecord(record.offset, 0, key, value, -1, -1, False))
         group = shard.groups["golden"]
         told[record.offset] = (group.state, len(group.members))
-    assert told[15] == (GroupState.STABLE, 2)
+    assert told[15] == (ConsumerGroupState.STABLE, 2)
     assert shard.unknown_records == {}
     group = shard.groups["golden"]
     (member,) = group.members.values()

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
-from kvorum.broker.groups.consumer.states import GroupState, MemberState
-from kvorum.broker.groups.requests import ListGroups
+from kvorum.broker.groups.consumer.states import ConsumerGroupState, MemberState
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.requests import ListGroups
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import (
     JOIN,
@@ -54,7 +54,7 @@ def test_the_first_member_gets_all_with_its_first_heartbeat(world):
     answer = member.join()
     assert (answer.member_epoch, answer.assignment) == (1, parts("orders", 0, 1, 2, 3))
     assert answer.heartbeat_interval_ms == 5_000
-    assert world.group.state == GroupState.STABLE
+    assert world.group.state == ConsumerGroupState.STABLE
 
 
 def test_a_heartbeat_without_news_has_no_assignment_and_writes_nothing(world):
@@ -76,7 +76,7 @@ def test_a_second_member_waits_until_the_first_has_given_up(world):
     (first,) = joined(world, "a")
     second = Member(world, "b")
     assert second.join().assignment == frozenset()
-    assert world.group.state == GroupState.RECONCILING
+    assert world.group.state == ConsumerGroupState.RECONCILING
     first.is_slow = True
     told = first.beat()
     # The member stays in its old epoch until it confirms.
@@ -86,7 +86,7 @@ def test_a_second_member_waits_until_the_first_has_given_up(world):
     assert first.beat().member_epoch == 2
     assert second.beat().assignment == parts("orders", 2, 3)
     settle([first, second])
-    assert world.group.state == GroupState.STABLE
+    assert world.group.state == ConsumerGroupState.STABLE
     assert all_of([first, second]) == sorted(parts("orders", 0, 1, 2, 3))
 
 
@@ -153,7 +153,7 @@ def test_a_silent_member_is_out_after_its_session(world):
 def test_the_last_member_leaves_an_empty_group_behind(world):
     (member,) = joined(world, "a")
     member.leave()
-    assert world.group.state == GroupState.EMPTY
+    assert world.group.state == ConsumerGroupState.EMPTY
     assert world.call(ListGroups(states=frozenset({"empty"})))[0].group_type == "consumer"
 
 
@@ -396,7 +396,7 @@ def test_a_static_member_that_stays_away_is_out(world):
     (member,) = joined(world, "a", instance_id="one")
     member.leave(-2)
     world.advance(SESSION_MS)
-    assert world.group.state == GroupState.EMPTY
+    assert world.group.state == ConsumerGroupState.EMPTY
     assert code(member.leave(-2)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -14,11 +14,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated
-from kvorum.broker.groups.consumer.states import GroupState
-from kvorum.broker.groups.timers import ConsumerRebalanceTimer, ConsumerSessionTimer, ExpiryTimer
+from kvorum.broker.groups.consumer.states import ConsumerGroupState
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.timers import (
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+    ExpiryTimer,
+)
 from tests.test_groups.consumer.world import (
     JOIN,
     ConsumerWorld,
@@ -175,7 +179,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         settle(list(self.members.values()), rounds=2 * len(self.members) + 2)
         if not self.members:
             return
-        assert group.state == GroupState.STABLE, group.summary()
+        assert group.state == ConsumerGroupState.STABLE, group.summary()
         for member in self.members.values():
             assert member.owned == group.target(member.member_id)
 
@@ -216,7 +220,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     @invariant()
     def the_target_gives_everything_once(self):
         group = self.group
-        if group is None or group.state in (GroupState.EMPTY, GroupState.ASSIGNING):
+        if group is None or group.state in (ConsumerGroupState.EMPTY, ConsumerGroupState.ASSIGNING):
             return
         if group.is_metadata_stale:
             return  # topics may have changed since
@@ -269,7 +273,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     def teardown(self):
         self.come_to_rest()
         self.world.advance(100_000)
-        assert self.group is None or self.group.state == GroupState.EMPTY
+        assert self.group is None or self.group.state == ConsumerGroupState.EMPTY
 
 
 TestConsumerGroupLife = ConsumerGroupLife.TestCase

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from immutables import Map
-
 from kvorum.broker.coordinator.model import TopicsChanged
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import Partitions
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.world import GROUP, World
 

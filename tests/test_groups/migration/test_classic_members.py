@@ -7,8 +7,8 @@ import pytest
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated, DescribeConsumerGroup
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.migration.policy import MigrationPolicy
-from kvorum.broker.groups.requests import DescribeGroup, ListGroups, ProtocolMetadata
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
+from kvorum.broker.groups.steps.requests import DescribeGroup, ListGroups, ProtocolMetadata
 from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import JOIN, Member, joined, parts, settle
 from tests.test_groups.migration.world import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.groups.migration.policy import MigrationPolicy
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
 from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import Member, joined
 from tests.test_groups.migration.world import (

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from immutables import Map
 
 from kvorum.broker.coordinator.model import ReplayedRecord, TopicsChanged
 from kvorum.broker.groups.classic.group import ClassicGroup
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer import records
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember
 from kvorum.broker.groups.consumer.records import ConsumerKey, decode_key, decode_value
-from kvorum.broker.groups.consumer.states import GroupState, MemberState
+from kvorum.broker.groups.consumer.states import ConsumerGroupState, MemberState
 from kvorum.broker.groups.migration.embedded import (
     encode_assignment,
     read_assignment,
     read_subscription,
 )
-from kvorum.broker.groups.requests import ProtocolMetadata
 from kvorum.broker.groups.shard import GroupShard
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.requests import ProtocolMetadata
 from kvorum.metadata.image.image import ClusterImage, TopicImage
+from kvorum.metadata.image.persistent_map import Map
 from kvorum.runtime.errors import CorruptData
 from kvorum.storage.format.batch import iter_headers, iter_records
 from tests.test_groups.consumer.world import PARTITION, image_of, parts
@@ -103,9 +103,9 @@ def test_a_group_that_kafka_took_there_and_back_is_loaded_at_every_step():
             ]
             assert len(group.holders) == 3
     assert told[1][0] is ClassicGroup
-    assert told[7] == (ConsumerGroup, GroupState.STABLE)
-    assert told[13] == (ConsumerGroup, GroupState.RECONCILING)
-    assert told[18] == (ConsumerGroup, GroupState.STABLE)
+    assert told[7] == (ConsumerGroup, ConsumerGroupState.STABLE)
+    assert told[13] == (ConsumerGroup, ConsumerGroupState.RECONCILING)
+    assert told[18] == (ConsumerGroup, ConsumerGroupState.STABLE)
     assert told[29][0] is ClassicGroup
     group = shard.groups["mixed"]
     assert group.generation_id == 3
@@ -122,7 +122,7 @@ def test_a_group_that_kafka_left_half_way_goes_on_here():
     world.replicated = len(world.log)
     orders_id = next(iter(world.loaded().groups["mixed"].holders))[0]
     topic = TopicImage("orders", orders_id, Map(dict.fromkeys(range(3), PARTITION)))
-    image = ClusterImage(topics=Map({orders_id: topic}), topic_ids=Map(orders=orders_id))
+    image = ClusterImage(topics=Map({orders_id: topic}), topic_ids=Map({"orders": orders_id}))
     world.tell_topics = lambda *_: world.give(
         TopicsChanged(image=image, changed=frozenset(), deleted=frozenset())
     )
@@ -138,7 +138,7 @@ def test_a_group_that_kafka_left_half_way_goes_on_here():
     assert (joined.error, joined.generation_id) == (0, 3)
     answer = world.beat(new.member_id, 2, group_id="mixed")
     assert answer.assignment == {(orders_id, 2)}
-    assert group.state == GroupState.STABLE
+    assert group.state == ConsumerGroupState.STABLE
 
 
 # --- what members say and hear -------------------------------------------------------------------

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated
-from kvorum.broker.groups.consumer.states import GroupState
-from kvorum.broker.groups.migration.policy import MigrationPolicy, parse_policy
-from kvorum.broker.groups.requests import ProtocolMetadata
+from kvorum.broker.groups.consumer.states import ConsumerGroupState
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy, parse_policy
+from kvorum.broker.groups.steps.requests import ProtocolMetadata
 from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import JOIN, Member, parts, settle
 from tests.test_groups.migration.world import (
@@ -54,7 +54,7 @@ def test_a_consumer_takes_a_classic_group_over_with_its_members(world, assignor)
     assert {members[name].member_epoch for name in had} == {generation}
     assert all(members[name].classic.session_timeout_ms == SESSION_MS for name in had)
     settle_all(old, [new])
-    assert world.group.state == GroupState.STABLE
+    assert world.group.state == ConsumerGroupState.STABLE
     assert owned(*old, new) == sorted(ALL)
     assert [error for m in old for error in m.errors if error in (22, 25)] == []
 
@@ -141,7 +141,7 @@ def test_a_fail_over_in_the_middle_goes_on(world):
     assert members[old[0].member_id].classic.session_timeout_ms == SESSION_MS
     assert {name: members[name].assigned for name in had} == had
     settle_all(old, [new])
-    assert world.group.state == GroupState.STABLE
+    assert world.group.state == ConsumerGroupState.STABLE
     assert owned(*old, new) == sorted(ALL)
 
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvorum.broker.groups.classic.group import ClassicGroup
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeated
-from kvorum.broker.groups.consumer.states import GroupState, MemberState
-from kvorum.broker.groups.migration.policy import MigrationPolicy
-from kvorum.broker.groups.requests import OffsetsCommitted
-from kvorum.broker.groups.timers import (
+from kvorum.broker.groups.consumer.states import ConsumerGroupState, MemberState
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
+from kvorum.broker.groups.steps.requests import OffsetsCommitted
+from kvorum.broker.groups.steps.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
@@ -265,7 +265,7 @@ class MixedGroupLife(RuleBasedStateMachine):
             group.summary(), owned, errors,
         )  # fmt: skip
         if isinstance(group, ConsumerGroup):
-            assert group.state == GroupState.STABLE, group.summary()
+            assert group.state == ConsumerGroupState.STABLE, group.summary()
             assert group.members.keys() == {m.member_id for m in [*self.classic, *self.consumers]}
             policy = self.world.config.group_consumer_migration_policy
             assert self.consumers or policy == MigrationPolicy.UPGRADE

@@ -6,12 +6,12 @@ import struct
 from typing import Any
 
 from kvorum.broker.groups.classic.group import ClassicGroup
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import Partitions
 from kvorum.broker.groups.migration.embedded import read_assignment, read_subscription
-from kvorum.broker.groups.migration.policy import MigrationPolicy
-from kvorum.broker.groups.requests import Joined, ProtocolMetadata
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
+from kvorum.broker.groups.steps.requests import Joined, ProtocolMetadata
 from kvorum.runtime.errors import ErrorCode, Rejected
 from tests.test_groups.consumer.world import ConsumerWorld, Member, parts, topic_id
 from tests.test_groups.world import GROUP, join_body

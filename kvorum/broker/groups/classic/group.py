@@ -10,16 +10,16 @@ from collections import Counter
 
 from kvorum.broker.coordinator.model import CoordinatorRecord
 from kvorum.broker.groups.classic.member import Member
-from kvorum.broker.groups.classic.states import GroupState, is_allowed
+from kvorum.broker.groups.classic.states import ClassicGroupState, is_allowed
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from kvorum.broker.groups.records import (
+from kvorum.broker.groups.steps.records import (
     NO_TIMESTAMP,
     GroupValue,
     MemberValue,
     encode_group,
     group_key,
 )
-from kvorum.broker.groups.requests import NO_MEMBER, ProtocolMetadata
+from kvorum.broker.groups.steps.requests import NO_MEMBER, ProtocolMetadata
 from kvorum.runtime.errors import ErrorCode, invariant
 
 TYPE_NAME = "classic"
@@ -28,13 +28,15 @@ TYPE_NAME = "classic"
 class ClassicGroup:
     """One group of the classic protocol.
 
-    members: by id, in the order of their first join. static_members: member ids by instance id.
-    pending_members: ids given out and not used yet. pending_sync: members of this generation that
-    have not fetched their assignment. initial_delay_ms, initial_remaining_ms: in the first
-    rebalance of an empty group, the delay that runs and the time by which it may be extended; the
-    delay is None in other rebalances. has_new_member: a member joined during that delay.
+    members: by id, in the order of their first join.
+    static_members: member ids by instance id.
+    pending_members: ids given out and not used yet.
+    pending_sync: members of this generation that have not fetched their assignment.
+    initial_delay_ms, initial_remaining_ms: in the first rebalance of an empty group, the delay that
+        runs and the time by which it may be extended; the delay is None in other rebalances.
+    has_new_member: a member joined during that delay.
     needs_rebalance: a downgrade wrote the group, and its first rebalance is due; only while a group
-    is being loaded.
+        is being loaded.
     """
 
     __slots__ = (
@@ -58,7 +60,7 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, wall_ms: int = NO_TIMESTAMP) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.current_state_timestamp_ms = wall_ms
         self.generation_id = 0
         self.protocol_type: str | None = None
@@ -76,7 +78,7 @@ class ClassicGroup:
 
     # --- state -------------------------------------------------------------------------------
 
-    def transition_to(self, state: GroupState, wall_ms: int) -> None:
+    def transition_to(self, state: ClassicGroupState, wall_ms: int) -> None:
         invariant(
             is_allowed(self.state, state),
             f"group {self.group_id!r} may not go from {self.state.value} to {state.value}",
@@ -87,7 +89,7 @@ class ClassicGroup:
     @property
     def is_empty(self) -> bool:
         """True in state Empty: the group has no members. It may have pending member ids."""
-        return self.state == GroupState.EMPTY
+        return self.state == ClassicGroupState.EMPTY
 
     @property
     def is_consumer_group(self) -> bool:
@@ -189,10 +191,10 @@ class ClassicGroup:
         self.pending_sync.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.transition_to(GroupState.COMPLETING_REBALANCE, wall_ms)
+            self.transition_to(ClassicGroupState.COMPLETING_REBALANCE, wall_ms)
         else:
             self.protocol_name = None
-            self.transition_to(GroupState.EMPTY, wall_ms)
+            self.transition_to(ClassicGroupState.EMPTY, wall_ms)
         self.note_subscriptions()
 
     def elect_joined_leader(self) -> bool:
@@ -277,7 +279,7 @@ class ClassicGroup:
                     assignment=row.assignment,
                 )
             )
-        group.state = GroupState.STABLE if value.members else GroupState.EMPTY
+        group.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
         group.needs_rebalance = bool(value.members) and value.leader is None
@@ -296,7 +298,7 @@ class ClassicGroup:
         group.generation_id = generation_id
         for member in members:
             group.add(member)
-        group.state = GroupState.STABLE
+        group.state = ClassicGroupState.STABLE
         group.protocol_name = group.select_protocol()
         group.note_subscriptions()
         return group

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 
-from kvorum.broker.coordinator.model import Request
+from kvorum.broker.coordinator.model import ShardRequest
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.classic.member import Member
 from kvorum.broker.groups.classic.rebalance import (
@@ -24,16 +24,16 @@ from kvorum.broker.groups.classic.rebalance import (
     prepare,
     rebalance,
 )
-from kvorum.broker.groups.classic.states import GroupState
+from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.classic.subscription import subscribed_topics
-from kvorum.broker.groups.config import (
+from kvorum.broker.groups.steps.config import (
     NAME_BYTES_MAX,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     PENDING_MEMBERS_MAX,
 )
-from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
-from kvorum.broker.groups.step_effects import StepEffects
-from kvorum.broker.groups.timers import PendingMemberTimer
+from kvorum.broker.groups.steps.requests import NO_MEMBER, Joined, JoinGroup
+from kvorum.broker.groups.steps.step_effects import StepEffects
+from kvorum.broker.groups.steps.timers import PendingMemberTimer
 from kvorum.runtime.errors import ErrorCode
 
 
@@ -53,7 +53,7 @@ def refusal_of(request: JoinGroup, client_id: str, step: StepEffects) -> ErrorCo
     return ErrorCode.NONE
 
 
-def join(group: ClassicGroup, event: Request, step: StepEffects) -> None:
+def join(group: ClassicGroup, event: ShardRequest, step: StepEffects) -> None:
     """Answer now, or park the request in its member until the rebalance is over."""
     request: JoinGroup = event.body
     member_id = request.member_id
@@ -85,7 +85,7 @@ def _is_welcome(group: ClassicGroup, member_id: str, step: StepEffects) -> bool:
     size_max = step.config.group_max_size
     if group.is_empty:
         return True
-    if group.state == GroupState.PREPARING_REBALANCE:
+    if group.state == ClassicGroupState.PREPARING_REBALANCE:
         # The limit counts parked joins, not members. After the limit was lowered, the last
         # members to join again are refused.
         member = group.members.get(member_id)
@@ -98,7 +98,7 @@ def _is_welcome(group: ClassicGroup, member_id: str, step: StepEffects) -> bool:
 # --- new members ---------------------------------------------------------------------------------
 
 
-def _join_new(group: ClassicGroup, event: Request, step: StepEffects) -> None:
+def _join_new(group: ClassicGroup, event: ShardRequest, step: StepEffects) -> None:
     request: JoinGroup = event.body
     instance_id = request.group_instance_id
     new_id = new_member_id(instance_id or event.client.id, step)
@@ -123,7 +123,7 @@ def new_member_id(prefix: str, step: StepEffects) -> str:
     return f"{prefix}-{uuid.UUID(int=step.rng.getrandbits(128), version=4)}"
 
 
-def _add(group: ClassicGroup, event: Request, member_id: str, step: StepEffects) -> None:
+def _add(group: ClassicGroup, event: ShardRequest, member_id: str, step: StepEffects) -> None:
     request: JoinGroup = event.body
     member = Member(
         member_id=member_id,
@@ -147,7 +147,7 @@ def _add(group: ClassicGroup, event: Request, member_id: str, step: StepEffects)
 # --- members that come again ---------------------------------------------------------------------
 
 
-def _join_again(group: ClassicGroup, event: Request, step: StepEffects) -> None:
+def _join_again(group: ClassicGroup, event: ShardRequest, step: StepEffects) -> None:
     request: JoinGroup = event.body
     error = group.check_member(request.member_id, request.group_instance_id)
     if error != ErrorCode.NONE:
@@ -156,10 +156,10 @@ def _join_again(group: ClassicGroup, event: Request, step: StepEffects) -> None:
     member = group.members[request.member_id]
     is_same = member.protocols == request.protocols
     is_leader = group.leader_id == member.member_id
-    if group.state == GroupState.COMPLETING_REBALANCE and is_same:
+    if group.state == ClassicGroupState.COMPLETING_REBALANCE and is_same:
         # The answer to the member's first request may have been lost on the way.
         step.answer(event.token, joined(group, member))
-    elif group.state == GroupState.STABLE and is_same and not is_leader:
+    elif group.state == ClassicGroupState.STABLE and is_same and not is_leader:
         step.answer_durably(event.token, joined(group, member))
     else:
         # If the leader joins a stable group again it wants to assign again, for example because a
@@ -168,7 +168,7 @@ def _join_again(group: ClassicGroup, event: Request, step: StepEffects) -> None:
         rebalance(group, step)
 
 
-def _await_join(member: Member, event: Request, step: StepEffects) -> None:
+def _await_join(member: Member, event: ShardRequest, step: StepEffects) -> None:
     # The client has given up its member's parked request.
     end_requests(member, step, ErrorCode.REBALANCE_IN_PROGRESS)
     member.update(event.body)
@@ -176,7 +176,7 @@ def _await_join(member: Member, event: Request, step: StepEffects) -> None:
 
 
 def _replace(
-    group: ClassicGroup, event: Request, old_id: str, new_id: str, step: StepEffects
+    group: ClassicGroup, event: ShardRequest, old_id: str, new_id: str, step: StepEffects
 ) -> None:
     """Replace a static member that returns without its id: the member gets a new id, and a client
     that still uses the old id is fenced."""
@@ -191,7 +191,7 @@ def _replace(
     member.is_new = False
     member.client_id, member.client_host = event.client.id, event.client.host
     extend_session(group, member, step)
-    if group.state != GroupState.STABLE:
+    if group.state != ClassicGroupState.STABLE:
         # In CompletingRebalance the leader may have been sent the old id already; its assignment
         # would then miss the new id.
         member.join_token = event.token
@@ -229,5 +229,5 @@ def _topics_of(group: ClassicGroup, member: Member) -> frozenset[str] | None:
     return subscribed_topics(member.metadata_for(group.protocol_name))
 
 
-def _refuse(event: Request, step: StepEffects, error: ErrorCode) -> None:
+def _refuse(event: ShardRequest, step: StepEffects, error: ErrorCode) -> None:
     step.answer(event.token, Joined(error=error, member_id=event.body.member_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvorum.broker.groups.requests import JoinGroup, ProtocolMetadata
+from kvorum.broker.groups.steps.requests import JoinGroup, ProtocolMetadata
 
 
 class Member:
@@ -10,10 +10,10 @@ class Member:
 
     join_token, sync_token: the parked request that waits for the rebalance, None if there is none.
     is_new: the member has not had its first JoinGroup answer, so it cannot send heartbeats.
-    session_deadline_ms: the member is removed if it sends nothing until then. session_timer_ms:
-    when the timer fires, never later than the deadline; None if it is not set. A heartbeat only
-    moves the deadline, and a timer that fires too early is set again: one timer for each session
-    timeout, not one for each heartbeat.
+    session_deadline_ms: the member is removed if it sends nothing until then.
+    session_timer_ms: when the timer fires, never later than the deadline; None if it is not set. A
+        heartbeat only moves the deadline, and a timer that fires too early is set again: one timer
+        for each session timeout, not one for each heartbeat.
     """
 
     __slots__ = (

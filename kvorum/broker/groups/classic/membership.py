@@ -11,19 +11,19 @@ from kvorum.broker.groups.classic.rebalance import (
     prepare,
     rebalance,
 )
-from kvorum.broker.groups.classic.states import GroupState
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.classic.states import ClassicGroupState
+from kvorum.broker.groups.steps.requests import (
     NO_MEMBER,
-    Heartbeat,
+    GroupHeartbeat,
     LeaveGroup,
     LeavingMember,
     LeftMember,
 )
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 
-def heartbeat(group: ClassicGroup, request: Heartbeat, step: StepEffects) -> ErrorCode:
+def heartbeat(group: ClassicGroup, request: GroupHeartbeat, step: StepEffects) -> ErrorCode:
     """Extend the member's session. REBALANCE_IN_PROGRESS tells it to join again; its session is
     extended in that case too."""
     error = group.check_member(request.member_id, request.group_instance_id)
@@ -32,7 +32,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: StepEffects) -> Err
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     extend_session(group, group.members[request.member_id], step)
-    if group.state == GroupState.PREPARING_REBALANCE:
+    if group.state == ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.classic.member import Member
-from kvorum.broker.groups.classic.states import GroupState
-from kvorum.broker.groups.requests import Joined, JoinedMember, Synced
-from kvorum.broker.groups.step_effects import StepEffects
-from kvorum.broker.groups.timers import JoinTimer, PendingMemberTimer, SessionTimer, SyncTimer
+from kvorum.broker.groups.classic.states import ClassicGroupState
+from kvorum.broker.groups.steps.requests import Joined, JoinedMember, Synced
+from kvorum.broker.groups.steps.step_effects import StepEffects
+from kvorum.broker.groups.steps.timers import JoinTimer, PendingMemberTimer, SessionTimer, SyncTimer
 from kvorum.runtime.errors import ErrorCode
 
 
 def rebalance(group: ClassicGroup, step: StepEffects) -> None:
     """Start a rebalance after a change, or end the current one if it can end."""
-    if group.state == GroupState.PREPARING_REBALANCE:
+    if group.state == ClassicGroupState.PREPARING_REBALANCE:
         complete_if_all_joined(group, step)
     else:
         prepare(group, step)
@@ -31,7 +31,7 @@ def rebalance(group: ClassicGroup, step: StepEffects) -> None:
 def prepare(group: ClassicGroup, step: StepEffects) -> None:
     """Start a rebalance from Empty, CompletingRebalance or Stable: every member has to join
     again."""
-    if group.state == GroupState.COMPLETING_REBALANCE:
+    if group.state == ClassicGroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
             answer_sync(member, step, Synced(error=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -43,7 +43,7 @@ def prepare(group: ClassicGroup, step: StepEffects) -> None:
         # the timer would remove members of the next generation early.
         step.cancel_timer(SyncTimer(group.group_id))
         group.pending_sync.clear()
-    group.transition_to(GroupState.PREPARING_REBALANCE, step.now.wall_ms)
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, step.now.wall_ms)
     if not was_empty:
         # Set the timer once: members that join again repeatedly must not delay the end for ever.
         step.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
@@ -59,14 +59,14 @@ def prepare(group: ClassicGroup, step: StepEffects) -> None:
 def complete_if_all_joined(group: ClassicGroup, step: StepEffects) -> None:
     """End PreparingRebalance if all members have joined; do nothing in other states. The initial
     delay is never shortened."""
-    is_preparing = group.state == GroupState.PREPARING_REBALANCE
+    is_preparing = group.state == ClassicGroupState.PREPARING_REBALANCE
     if is_preparing and group.initial_delay_ms is None and group.has_all_joined:
         complete_join(group, step)
 
 
 def on_join_timer(group: ClassicGroup, step: StepEffects) -> None:
     """Handle the end of the initial delay, or of the rebalance timeout."""
-    if group.state != GroupState.PREPARING_REBALANCE:
+    if group.state != ClassicGroupState.PREPARING_REBALANCE:
         return
     delay_ms = group.initial_delay_ms
     if delay_ms is not None and group.has_new_member and group.initial_remaining_ms > 0:
@@ -106,7 +106,7 @@ def complete_join(group: ClassicGroup, step: StepEffects) -> None:
 
 def on_sync_timer(group: ClassicGroup, step: StepEffects) -> None:
     """Remove members of this generation that never fetched their assignment."""
-    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+    if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
     for member in late:

@@ -6,7 +6,7 @@ import enum
 from typing import NamedTuple
 
 
-class GroupState(enum.Enum):
+class ClassicGroupState(enum.Enum):
     """The state of a classic group. The values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
@@ -17,41 +17,43 @@ class GroupState(enum.Enum):
 
 
 class Transition(NamedTuple):
-    source: GroupState
-    target: GroupState
+    source: ClassicGroupState
+    target: ClassicGroupState
     when: str
 
 
 TRANSITIONS: tuple[Transition, ...] = (
     Transition(
-        GroupState.EMPTY,
-        GroupState.PREPARING_REBALANCE,
+        ClassicGroupState.EMPTY,
+        ClassicGroupState.PREPARING_REBALANCE,
         "a first member joins; more may for group.initial.rebalance.delay.ms",
     ),
-    Transition(GroupState.EMPTY, GroupState.DEAD, "deleted, or its last offset has expired"),
     Transition(
-        GroupState.PREPARING_REBALANCE,
-        GroupState.COMPLETING_REBALANCE,
+        ClassicGroupState.EMPTY, ClassicGroupState.DEAD, "deleted, or its last offset has expired"
+    ),
+    Transition(
+        ClassicGroupState.PREPARING_REBALANCE,
+        ClassicGroupState.COMPLETING_REBALANCE,
         "all members have joined, or the rebalance time-out is over; a new generation begins",
     ),
     Transition(
-        GroupState.PREPARING_REBALANCE,
-        GroupState.EMPTY,
+        ClassicGroupState.PREPARING_REBALANCE,
+        ClassicGroupState.EMPTY,
         "the time to join is over and no member is left; written to the log",
     ),
     Transition(
-        GroupState.COMPLETING_REBALANCE,
-        GroupState.STABLE,
+        ClassicGroupState.COMPLETING_REBALANCE,
+        ClassicGroupState.STABLE,
         "the leader has sent the assignment; written to the log",
     ),
     Transition(
-        GroupState.COMPLETING_REBALANCE,
-        GroupState.PREPARING_REBALANCE,
+        ClassicGroupState.COMPLETING_REBALANCE,
+        ClassicGroupState.PREPARING_REBALANCE,
         "a member joins, leaves, is lost, or does not fetch its assignment in time",
     ),
     Transition(
-        GroupState.STABLE,
-        GroupState.PREPARING_REBALANCE,
+        ClassicGroupState.STABLE,
+        ClassicGroupState.PREPARING_REBALANCE,
         "a member joins, leaves, is lost, or changes what it subscribes to",
     ),
 )
@@ -59,5 +61,5 @@ TRANSITIONS: tuple[Transition, ...] = (
 _ALLOWED = frozenset((row.source, row.target) for row in TRANSITIONS)
 
 
-def is_allowed(source: GroupState, target: GroupState) -> bool:
+def is_allowed(source: ClassicGroupState, target: ClassicGroupState) -> bool:
     return (source, target) in _ALLOWED

@@ -9,18 +9,18 @@ other members in a generation of the same number.
 
 from __future__ import annotations
 
-from kvorum.broker.coordinator.model import Request
+from kvorum.broker.coordinator.model import ShardRequest
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.classic.member import Member
 from kvorum.broker.groups.classic.rebalance import answer_sync, extend_session, prepare
-from kvorum.broker.groups.classic.states import GroupState
-from kvorum.broker.groups.requests import Synced, SyncGroup
-from kvorum.broker.groups.step_effects import StepEffects
-from kvorum.broker.groups.timers import SyncTimer
+from kvorum.broker.groups.classic.states import ClassicGroupState
+from kvorum.broker.groups.steps.requests import Synced, SyncGroup
+from kvorum.broker.groups.steps.step_effects import StepEffects
+from kvorum.broker.groups.steps.timers import SyncTimer
 from kvorum.runtime.errors import ErrorCode, invariant
 
 
-def sync(group: ClassicGroup, event: Request, step: StepEffects) -> None:
+def sync(group: ClassicGroup, event: ShardRequest, step: StepEffects) -> None:
     """Answer now, or park the request in its member until the leader has assigned."""
     request: SyncGroup = event.body
     error = _refusal_of(group, request)
@@ -29,11 +29,11 @@ def sync(group: ClassicGroup, event: Request, step: StepEffects) -> None:
         return
     member = group.members[request.member_id]
     _no_longer_pending(group, member, step)
-    if group.state == GroupState.STABLE:
+    if group.state == ClassicGroupState.STABLE:
         step.answer_durably(event.token, _synced(group, member))
         return
     invariant(
-        group.state == GroupState.COMPLETING_REBALANCE,
+        group.state == ClassicGroupState.COMPLETING_REBALANCE,
         f"group {group.group_id!r} syncs in {group.state.value}",
     )
     # The client has given up its member's parked request.
@@ -53,7 +53,7 @@ def _refusal_of(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if request.protocol_name not in (None, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state == GroupState.PREPARING_REBALANCE:
+    if group.state == ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -62,7 +62,7 @@ def _become_stable(group: ClassicGroup, request: SyncGroup, step: StepEffects) -
     assignments = {row.member_id: row.assignment for row in request.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.transition_to(GroupState.STABLE, step.now.wall_ms)
+    group.transition_to(ClassicGroupState.STABLE, step.now.wall_ms)
     record = group.record()
     if not step.fits(record):
         # The group's record is too large. As in Kafka all members get an error; the next assignment

@@ -24,8 +24,11 @@ RANGE = "range"
 
 
 class Subscriber(NamedTuple):
-    """A member, as assignors see it. topics: ids of its subscribed topics that exist. has: its
-    partitions by the last target."""
+    """A member, as assignors see it.
+
+    topics: ids of its subscribed topics that exist.
+    has: its partitions by the last target.
+    """
 
     topics: frozenset[bytes]
     instance_id: str | None = None

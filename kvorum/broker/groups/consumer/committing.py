@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvorum.broker.groups.consumer.group import ConsumerGroup
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.steps.requests import (
     NO_MEMBER,
     CommitOffsets,
     CommitTransactionOffsets,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvorum.broker.groups.consumer.group import PROTOCOL_TYPE, TYPE_NAME, ConsumerGroup
 from kvorum.broker.groups.consumer.requests import ConsumerGroupDescription, DescribedMember
 from kvorum.broker.groups.consumer.targets import chosen_assignor
-from kvorum.broker.groups.requests import GroupListing
+from kvorum.broker.groups.steps.requests import GroupListing
 
 
 def describe(group: ConsumerGroup, assignors: tuple[str, ...]) -> ConsumerGroupDescription:

@@ -13,7 +13,7 @@ from kvorum.broker.groups.consumer.member import JOIN_EPOCH, NO_PARTITIONS, Cons
 from kvorum.broker.groups.consumer.membership import forget_timers
 from kvorum.broker.groups.consumer.states import MemberState
 from kvorum.broker.groups.consumer.targets import StepInputs, bump_epoch, refresh, update_target
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.step_effects import StepEffects
 
 
 def back(before: ConsumerMember) -> ConsumerMember:

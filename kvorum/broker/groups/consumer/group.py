@@ -24,7 +24,7 @@ from kvorum.broker.groups.consumer.member import (
     TopicPartition,
 )
 from kvorum.broker.groups.consumer.records import ConsumerKey, GroupEpoch, ResolvedExpression
-from kvorum.broker.groups.consumer.states import GroupState
+from kvorum.broker.groups.consumer.states import ConsumerGroupState
 from kvorum.runtime.errors import ErrorCode, invariant
 
 TYPE_NAME = "consumer"
@@ -32,13 +32,18 @@ PROTOCOL_TYPE = "consumer"
 
 
 class ConsumerGroup:
-    """members: by id. static_members: member ids by instance id. targets: target of each member.
+    """members: by id.
+    static_members: member ids by instance id.
+    targets: target of each member.
     holders: member id by held partition; a member holds what it may use or has not confirmed to
-    have given up. expressions: topics of each subscribed regular expression. is_metadata_stale:
-    topics may have changed since metadata_hash was computed. session_deadlines: by member id, when
-    its session ends; session_timers: when its timer fires, never later. awaited_joins,
-    awaited_syncs: members of the classic protocol that have to join again, or to fetch their
-    assignment; each has a timer."""
+        have given up.
+    expressions: topics of each subscribed regular expression.
+    is_metadata_stale: topics may have changed since metadata_hash was computed.
+    session_deadlines: by member id, when its session ends.
+    session_timers: when its timer fires, never later.
+    awaited_joins, awaited_syncs: members of the classic protocol that have to join again, or to
+        fetch their assignment; each has a timer.
+    """
 
     __slots__ = (
         "assignment_epoch",
@@ -76,15 +81,15 @@ class ConsumerGroup:
     # --- state -------------------------------------------------------------------------------
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ConsumerGroupState:
         if not self.members:
-            return GroupState.EMPTY
+            return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
-            return GroupState.ASSIGNING
+            return ConsumerGroupState.ASSIGNING
         epoch = self.assignment_epoch
         if all(member.is_reconciled_to(epoch) for member in self.members.values()):
-            return GroupState.STABLE
-        return GroupState.RECONCILING
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
 
     @property
     def is_empty(self) -> bool:

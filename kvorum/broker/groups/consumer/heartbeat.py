@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvorum.broker.coordinator.model import Request
-from kvorum.broker.groups.config import STRING_BYTES_MAX
+from kvorum.broker.coordinator.model import ShardRequest
 from kvorum.broker.groups.consumer.entering import back, enter, metadata_changed, update_epochs
 from kvorum.broker.groups.consumer.expressions import expression_refusal
 from kvorum.broker.groups.consumer.group import ConsumerGroup
@@ -32,7 +31,8 @@ from kvorum.broker.groups.consumer.reconciliation import reconcile
 from kvorum.broker.groups.consumer.records import ResolvedExpression
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.targets import StepInputs, forget_unused_expressions
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
+from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
@@ -75,7 +75,7 @@ def _join_refusal(request: ConsumerHeartbeat) -> str | None:
 
 
 def heartbeat(
-    group: ConsumerGroup, event: Request, inputs: StepInputs, step: StepEffects
+    group: ConsumerGroup, event: ShardRequest, inputs: StepInputs, step: StepEffects
 ) -> ConsumerHeartbeated | Rejected:
     """Handle a heartbeat of epoch 0 or above; leaving is in `membership`."""
     request: ConsumerHeartbeat = event.body
@@ -189,7 +189,7 @@ def _epoch_refusal(request: ConsumerHeartbeat, member: ConsumerMember) -> Reject
     return Rejected(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
 
-def _as_told(before: ConsumerMember, event: Request) -> ConsumerMember:
+def _as_told(before: ConsumerMember, event: ShardRequest) -> ConsumerMember:
     """The member with the values of this heartbeat, as a member of the consumer protocol."""
     request: ConsumerHeartbeat = event.body
     is_from_classic = before.classic is not None and request.member_epoch == JOIN_EPOCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.requests import ProtocolMetadata
+from kvorum.broker.groups.steps.requests import ProtocolMetadata
 
 TopicPartition = tuple[bytes, int]
 """(topic id, partition)."""
@@ -32,10 +32,13 @@ class ClassicMember:
 class ConsumerMember:
     """One member of a group of the consumer protocol.
 
-    subscribed_topic_names: sorted. member_epoch: epoch of its assignment, 0 before the first.
+    subscribed_topic_names: sorted.
+    member_epoch: epoch of its assignment, 0 before the first.
     previous_member_epoch: a member that lost the answer with its current epoch may still send this
-    one. assigned: the partitions that it may use now. pending_revocation: partitions that it was
-    told to give up and may still use. classic: None for a member of the consumer protocol.
+        one.
+    assigned: the partitions that it may use now.
+    pending_revocation: partitions that it was told to give up and may still use.
+    classic: None for a member of the consumer protocol.
     """
 
     member_id: str

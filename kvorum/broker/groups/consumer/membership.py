@@ -16,8 +16,8 @@ from kvorum.broker.groups.consumer.member import NO_PARTITIONS, STATIC_LEAVE_EPO
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.states import MemberState
 from kvorum.broker.groups.consumer.targets import StepInputs, bump_epoch, forget_unused_expressions
-from kvorum.broker.groups.step_effects import StepEffects
-from kvorum.broker.groups.timers import (
+from kvorum.broker.groups.steps.step_effects import StepEffects
+from kvorum.broker.groups.steps.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,

@@ -34,8 +34,8 @@ def reconcile(
 ) -> ConsumerMember:
     """The member after this heartbeat; unchanged if nothing can be done yet.
 
-    owned: the partitions that the member reports, None if it reports none. taken: partitions that
-    any member holds, including this one.
+    owned: the partitions that the member reports, None if it reports none.
+    taken: partitions that any member holds, including this one.
     """
     match member.state:
         case MemberState.STABLE:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.records import TOPIC
-from kvorum.broker.groups.requests import ProtocolMetadata
+from kvorum.broker.groups.steps.records import TOPIC
+from kvorum.broker.groups.steps.requests import ProtocolMetadata
 from kvorum.runtime.errors import CorruptData, WireError
 from kvorum.wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
 
@@ -66,8 +66,10 @@ class GroupEpoch(NamedTuple):
 
 
 class ResolvedExpression(NamedTuple):
-    """topics: sorted. version: of the metadata in which they were looked up. timestamp_ms: of that
-    look-up."""
+    """topics: sorted.
+    version: of the metadata in which they were looked up.
+    timestamp_ms: of that look-up.
+    """
 
     topics: tuple[str, ...]
     version: int
@@ -127,7 +129,7 @@ def encode_member_metadata(member: ConsumerMember) -> bytes:
             string_bytes(member.rack_id, True),
             string_bytes(member.client_id, True),
             string_bytes(member.client_host, True),
-            _strings(member.subscribed_topic_names),
+            encode_strings(member.subscribed_topic_names),
             string_bytes(member.subscribed_topic_regex, True),
             _INT32.pack(member.rebalance_timeout_ms),
             string_bytes(member.server_assignor, True),
@@ -141,18 +143,18 @@ def encode_target_epoch(assignment_epoch: int) -> bytes:
 
 
 def encode_member_target(partitions: Partitions) -> bytes:
-    return _VERSION + _partitions(partitions) + _NO_TAGS
+    return _VERSION + encode_partitions(partitions) + _NO_TAGS
 
 
 def encode_current_assignment(member: ConsumerMember) -> bytes:
     head = _EPOCHS_AND_STATE.pack(member.member_epoch, member.previous_member_epoch, member.state)
-    held = _partitions(member.assigned) + _partitions(member.pending_revocation)
+    held = encode_partitions(member.assigned) + encode_partitions(member.pending_revocation)
     return _VERSION + head + held + _NO_TAGS
 
 
 def encode_expression(value: ResolvedExpression) -> bytes:
     times = _TWO_INT64.pack(value.version, value.timestamp_ms)
-    return _VERSION + _strings(value.topics) + times + _NO_TAGS
+    return _VERSION + encode_strings(value.topics) + times + _NO_TAGS
 
 
 Value = (
@@ -178,11 +180,11 @@ def decode_value(key: ConsumerKey, data: bytes) -> Value:
             case 6:
                 return reader.int32()
             case 7:
-                return _read_partitions(reader)
+                return read_partitions(reader)
             case 8:
                 return _read_current(reader, data)
             case 16:
-                topics = _read_strings(reader)
+                topics = read_strings(reader)
                 return ResolvedExpression(topics, reader.int64(), reader.int64())
     except WireError as error:
         reason = f"the value of {key} is cut off: {error}"
@@ -205,7 +207,7 @@ def _read_member(reader: Reader, member_id: str) -> ConsumerMember:
         rack_id=reader.nullable_string(True),
         client_id=reader.string(True),
         client_host=reader.string(True),
-        subscribed_topic_names=_read_strings(reader),
+        subscribed_topic_names=read_strings(reader),
         subscribed_topic_regex=reader.nullable_string(True) or None,
         rebalance_timeout_ms=reader.int32(),
         server_assignor=reader.nullable_string(True),
@@ -248,19 +250,19 @@ def _read_current(reader: Reader, data: bytes) -> CurrentAssignment:
     position = reader.skip(_EPOCHS_AND_STATE.size)
     epoch, previous_epoch, state = _EPOCHS_AND_STATE.unpack_from(data, position)
     known = state if state in (0, 1, 2) else MemberState.UNKNOWN
-    assigned, pending = _read_partitions(reader), _read_partitions(reader)
+    assigned, pending = read_partitions(reader), read_partitions(reader)
     return CurrentAssignment(epoch, previous_epoch, MemberState(known), assigned, pending)
 
 
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _strings(texts: Iterable[str]) -> bytes:
+def encode_strings(texts: Iterable[str]) -> bytes:
     encoded = [string_bytes(text, True) for text in texts]
     return count_bytes(len(encoded), True) + b"".join(encoded)
 
 
-def _read_strings(reader: Reader) -> tuple[str, ...]:
+def read_strings(reader: Reader) -> tuple[str, ...]:
     return tuple(reader.string(True) for _ in range(reader.array_count(True)))
 
 
@@ -272,7 +274,7 @@ def by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, list[
     return list(topics.items())
 
 
-def _partitions(partitions: Partitions) -> bytes:
+def encode_partitions(partitions: Partitions) -> bytes:
     topics = by_topic(partitions)
     out = bytearray(count_bytes(len(topics), True))
     for topic_id, numbers in topics:
@@ -281,7 +283,7 @@ def _partitions(partitions: Partitions) -> bytes:
     return bytes(out)
 
 
-def _read_partitions(reader: Reader) -> Partitions:
+def read_partitions(reader: Reader) -> Partitions:
     found = []
     for _ in range(reader.array_count(True)):
         topic_id = reader.uuid()

@@ -1,6 +1,6 @@
 """The requests to a shard about groups of the consumer protocol, and their answers. Pure data.
 
-As in `broker.groups.requests`; a refusal with a message is a `Rejected`.
+As in `broker.groups.steps.requests`; a refusal with a message is a `Rejected`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kvorum.broker.groups.consumer.member import ConsumerMember, Partitions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
     """-> ConsumerHeartbeated or Rejected. None (-1 for the timeout): unchanged since it was last
-    sent.
+        sent.
 
-    subscribed_topic_regex: "" ends a subscription by expression. owned: the partitions that the
-    member reads now.
+    subscribed_topic_regex: "" ends a subscription by expression.
+    owned: the partitions that the member reads now.
     """
 
     group_id: str

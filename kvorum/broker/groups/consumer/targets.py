@@ -20,9 +20,12 @@ from kvorum.metadata.image.image import ClusterImage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInputs:
-    """Inputs of a step besides the group, and its records. out: the records of this step, in order.
-    assignors: names that this broker offers, the default first. may_describe: the rights of the
-    client whose request it is, None for all."""
+    """Inputs of a step besides the group, and its records.
+
+    out: the records of this step, in order.
+    assignors: names that this broker offers, the default first.
+    may_describe: the rights of the client whose request it is, None for all.
+    """
 
     image: ClusterImage
     now: Instant

@@ -13,12 +13,12 @@ from kvorum.broker.groups.classic import rebalance
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.classic.member import Member
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from kvorum.broker.groups.config import GroupConfig
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import ConsumerMember
 from kvorum.broker.groups.consumer.membership import forget_timers
 from kvorum.broker.groups.migration.embedded import encode_assignment
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import required
 
@@ -49,11 +49,11 @@ def downgraded(
     step: StepEffects,
 ) -> ClassicGroup | None:
     """The classic group that replaces `group`, with its rebalance started; None if its records do
-    not fit.
+        not fit.
 
-    written: the records of this step so far; all records go into one batch. generation_id: the
-    group epoch before this step, so that members in that epoch are told of a rebalance and not of
-    an illegal generation.
+    written: the records of this step so far; all records go into one batch.
+    generation_id: the group epoch before this step, so that members in that epoch are told of a
+        rebalance and not of an illegal generation.
     """
     classic = ClassicGroup.from_members(
         group.group_id,

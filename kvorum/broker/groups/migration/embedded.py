@@ -34,7 +34,9 @@ NamedPartitions = tuple[tuple[str, int], ...]
 
 class Subscription(NamedTuple):
     """owned: partitions that the member has not given up when it joins; empty for eager rebalances,
-    which give up all first. rack_id: None if not given."""
+        which give up all first.
+    rack_id: None if not given.
+    """
 
     version: int
     topics: tuple[str, ...]
@@ -42,7 +44,7 @@ class Subscription(NamedTuple):
     rack_id: str | None = None
 
 
-class Assignment(NamedTuple):
+class EmbeddedAssignment(NamedTuple):
     """user_data: for the client's own assignor."""
 
     partitions: NamedPartitions
@@ -67,15 +69,15 @@ def read_subscription(metadata: bytes) -> Subscription | None:
     return Subscription(version, topics, owned, rack_id or None)
 
 
-def read_assignment(data: bytes) -> Assignment | None:
+def read_assignment(data: bytes) -> EmbeddedAssignment | None:
     """Decode an assignment; None if it does not parse. No bytes mean no partitions."""
     if not data:
-        return Assignment((), b"")
+        return EmbeddedAssignment((), b"")
     reader = Reader(data, 0, len(data))
     try:
         if reader.int16() < 0:
             return None
-        return Assignment(_read_partitions(reader), _read_user_data(reader))
+        return EmbeddedAssignment(_read_partitions(reader), _read_user_data(reader))
     except WireError:
         return None
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvorum.broker.coordinator.model import Request
+from kvorum.broker.coordinator.model import ShardRequest
 from kvorum.broker.groups.classic.joining import new_member_id
 from kvorum.broker.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from kvorum.broker.groups.config import STRING_BYTES_MAX
 from kvorum.broker.groups.consumer.entering import back, enter, metadata_changed, update_epochs
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
@@ -22,16 +21,20 @@ from kvorum.broker.groups.consumer.membership import await_sync, extend_session,
 from kvorum.broker.groups.consumer.reconciliation import reconcile
 from kvorum.broker.groups.consumer.targets import StepInputs, forget_unused_expressions
 from kvorum.broker.groups.migration.embedded import Subscription, read_subscription, resolved
-from kvorum.broker.groups.requests import NO_MEMBER, Joined, JoinGroup
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
+from kvorum.broker.groups.steps.requests import NO_MEMBER, Joined, JoinGroup
+from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joiner:
-    """An accepted JoinGroup. before: the member so far, an empty new one, or the static member
-    whose place is taken. updated: the member with the request's values. owned: partitions that it
-    has not given up."""
+    """An accepted JoinGroup.
+
+    before: the member so far, an empty new one, or the static member whose place is taken.
+    updated: the member with the request's values.
+    owned: partitions that it has not given up.
+    """
 
     before: ConsumerMember
     updated: ConsumerMember
@@ -39,7 +42,7 @@ class Joiner:
 
 
 def admitted(
-    group: ConsumerGroup, event: Request, inputs: StepInputs, step: StepEffects
+    group: ConsumerGroup, event: ShardRequest, inputs: StepInputs, step: StepEffects
 ) -> Joiner | Joined:
     """The joiner; or the answer, if the request is refused or gets a member id to join with."""
     request: JoinGroup = event.body
@@ -106,7 +109,7 @@ def protocol_name_of(member: ConsumerMember) -> str:
     return classic.protocols[0].name if classic is not None and classic.protocols else ""
 
 
-def _find(group: ConsumerGroup, event: Request, step: StepEffects) -> ConsumerMember | Joined:
+def _find(group: ConsumerGroup, event: ShardRequest, step: StepEffects) -> ConsumerMember | Joined:
     request: JoinGroup = event.body
     member_id, instance_id = request.member_id, request.group_instance_id
     if instance_id is None:
@@ -142,7 +145,9 @@ def _subscription_of(group: ConsumerGroup, request: JoinGroup, place: str) -> Su
     return read_subscription(request.protocols[0].metadata) if common else None
 
 
-def _as_told(before: ConsumerMember, event: Request, subscription: Subscription) -> ConsumerMember:
+def _as_told(
+    before: ConsumerMember, event: ShardRequest, subscription: Subscription
+) -> ConsumerMember:
     request: JoinGroup = event.body
     return replace(
         before,

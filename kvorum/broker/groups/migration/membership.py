@@ -23,16 +23,16 @@ from kvorum.broker.groups.consumer.states import MemberState
 from kvorum.broker.groups.consumer.targets import StepInputs, metadata_hash
 from kvorum.broker.groups.migration.embedded import encode_assignment, read_subscription
 from kvorum.broker.groups.migration.joining import protocol_name_of
-from kvorum.broker.groups.requests import (
+from kvorum.broker.groups.steps.requests import (
     NO_MEMBER,
-    Heartbeat,
+    GroupHeartbeat,
     LeaveGroup,
     LeavingMember,
     LeftMember,
     Synced,
     SyncGroup,
 )
-from kvorum.broker.groups.step_effects import StepEffects
+from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
@@ -67,7 +67,7 @@ def sync(
 
 
 def heartbeat(
-    group: ConsumerGroup, request: Heartbeat, image: ClusterImage, step: StepEffects
+    group: ConsumerGroup, request: GroupHeartbeat, image: ClusterImage, step: StepEffects
 ) -> ErrorCode:
     """Handle a heartbeat, as the docstring of this module says. The heartbeat extends the session
     even if the member is told to join again."""

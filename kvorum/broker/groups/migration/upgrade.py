@@ -14,8 +14,7 @@ from kvorum.broker.coordinator.model import CoordinatorRecord
 from kvorum.broker.groups.classic import rebalance
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.classic.member import Member
-from kvorum.broker.groups.classic.states import GroupState
-from kvorum.broker.groups.config import GroupConfig
+from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
 from kvorum.broker.groups.migration.embedded import (
@@ -24,9 +23,10 @@ from kvorum.broker.groups.migration.embedded import (
     read_subscription,
     resolved,
 )
-from kvorum.broker.groups.records import group_key
-from kvorum.broker.groups.step_effects import StepEffects
-from kvorum.broker.groups.timers import JoinTimer, SyncTimer
+from kvorum.broker.groups.steps.config import GroupConfig
+from kvorum.broker.groups.steps.records import group_key
+from kvorum.broker.groups.steps.step_effects import StepEffects
+from kvorum.broker.groups.steps.timers import JoinTimer, SyncTimer
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode
 
@@ -120,7 +120,7 @@ def _held(
             f"its member {member.member_id} uses an assignor of its own, which gives members data "
             "besides partitions; have all members use an assignor that comes with the client first"
         )
-    if classic.state != GroupState.STABLE and not member.assignment:
+    if classic.state != ClassicGroupState.STABLE and not member.assignment:
         # An interrupted rebalance has cleared the assignments. A cooperative member has kept its
         # partitions all the same, and named them when it joined.
         return resolved(subscription.owned, image)

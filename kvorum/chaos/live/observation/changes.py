@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from kvorum.chaos.experiment.observations import (
+from kvorum.chaos.outages.observations import (
     UNKNOWN,
     Observation,
     PartitionSeen,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import grpc
 
 from kvorum.chaos.addresses import security_at
-from kvorum.chaos.experiment.observations import UNKNOWN, Observation, QuorumSeen
+from kvorum.chaos.outages.observations import UNKNOWN, Observation, QuorumSeen
 from kvorum.rpc import admin_pb2, admin_pb2_grpc
 
 _RECONNECT_MS = 100

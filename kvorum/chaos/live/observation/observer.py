@@ -10,10 +10,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 
-from kvorum.chaos.experiment.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
-from kvorum.chaos.experiment.observations import Observation, PartitionSeen, Unanswered
+from kvorum.chaos.history import INFO, OBSERVE, OBSERVER, OK, HistoryWriter
 from kvorum.chaos.live.observation.changes import Changes
-from kvorum.chaos.live.observation.views import View
+from kvorum.chaos.live.observation.views import ObservedNode
+from kvorum.chaos.outages.observations import Observation, PartitionSeen, Unanswered
 from kvorum.runtime.errors import KvorumError, WireError
 
 POLL_INTERVAL_MS = 100
@@ -27,7 +27,7 @@ class Observer:
     def __init__(
         self,
         *,
-        views: Sequence[View],
+        views: Sequence[ObservedNode],
         history: HistoryWriter,
         poll_interval_ms: int = POLL_INTERVAL_MS,
     ) -> None:
@@ -52,7 +52,7 @@ class Observer:
         for thread in self._threads:
             thread.join(timeout_ms / 1000)
 
-    def _run(self, view: View) -> None:
+    def _run(self, view: ObservedNode) -> None:
         try:
             with closing(view):
                 self._watch(view)
@@ -60,7 +60,7 @@ class Observer:
             # The runner reports it: after this error there are no more observations of the node.
             self.failure = error
 
-    def _watch(self, view: View) -> None:
+    def _watch(self, view: ObservedNode) -> None:
         changes = Changes(view.node)
         while not self._stop_wanted.wait(self._poll_interval_ms / 1000):
             try:

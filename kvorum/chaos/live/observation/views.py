@@ -9,35 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kvorum.chaos.experiment.observations import (
+from kvorum.chaos.live.host.node_requests import METADATA, NodeRequests
+from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
+from kvorum.chaos.outages.observations import (
     UNKNOWN,
     Observation,
     PartitionSeen,
     QuorumSeen,
 )
-from kvorum.chaos.live.kafka_connection import METADATA, KafkaConnection
-from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
 
 
-class View(Protocol):
+class ObservedNode(Protocol):
     """One node, asked on its own. node: its name, the `observer` of what it answers."""
 
     node: str
 
     def observe(self) -> Sequence[Observation]:
-        """The node's answer now. Raises OSError or WireError if it does not answer."""
+        """The node's answer now. Raises OSError if it does not answer."""
         ...
 
     def close(self) -> None: ...
 
 
-class BrokerView:
+class MetadataView:
     """A broker's Metadata of some topics, with leader epochs (v12)."""
 
     def __init__(self, *, node: str, address: str, topics: Sequence[str], timeout_ms: int) -> None:
         self.node = node
         self._topics = topics
-        self._connection = KafkaConnection(address, timeout_ms=timeout_ms)
+        self._connection = NodeRequests(address, timeout_ms=timeout_ms)
 
     def observe(self) -> Sequence[Observation]:
         answer = self._connection.ask(

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvorum.chaos.addresses import client_of, secured
-from kvorum.chaos.live.links import Link, LinkPlan
+from kvorum.chaos.live.host.links import Link, LinkPlan
+from kvorum.chaos.live.host.toxiproxy import Toxiproxy
 from kvorum.chaos.live.systems.attached_file import AttachedFile, AttachedNode
 from kvorum.chaos.live.systems.dead_man import (
     BEAT_MS,
@@ -39,8 +40,7 @@ from kvorum.chaos.live.systems.protocol import (
     QuorumStatus,
 )
 from kvorum.chaos.live.systems.quorum_requests import describe_quorum
-from kvorum.chaos.live.toxiproxy import Toxiproxy
-from kvorum.launch.client_security import NONE, ClientSecurity
+from kvorum.client.security import NONE, ClientSecurity
 from kvorum.runtime.errors import ConfigError, KvorumError
 from kvorum.runtime.fault_board import FaultBoard
 

@@ -78,8 +78,11 @@ class AttachedLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """A whole file. heal_after_ms: silence of the runner after which the dead-man timer heals.
-    toxiproxy: host:port of its API, empty without one."""
+    """A whole file.
+
+    heal_after_ms: silence of the runner after which the dead-man timer heals.
+    toxiproxy: host:port of its API, empty without one.
+    """
 
     path: str
     version: str

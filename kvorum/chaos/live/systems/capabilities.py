@@ -6,38 +6,27 @@ verdict about another experiment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
+from kvorum.chaos.fault_words import FaultOfLink
 from kvorum.chaos.faults import (
     AddVoter,
-    Bandwidth,
-    CutLink,
     ElectPreferredLeaders,
     FailDisk,
     Fault,
     FillDisk,
     HealLinks,
     KillNode,
-    Latency,
-    LimitData,
-    LinkDown,
     NetworkPartition,
     PacketLoss,
     PauseNode,
     Reassign,
     RemoveVoter,
-    ResetPeer,
     RestartNode,
     ResumeNode,
     Roll,
-    Slice,
-    SlowClose,
     SlowDisk,
     StepClock,
     StopNode,
     WipeDisk,
-    describe,
 )
 from kvorum.chaos.live.systems.protocol import Capability
 from kvorum.chaos.targets import Target, TargetKind
@@ -59,51 +48,6 @@ _OF_OWN_CLUSTERS = frozenset({Capability.CHANGE_VOTERS, Capability.METADATA_EXPO
 _OF_OWN = _OF_PROCESSES | OF_LINKS | _OF_PROTOCOL | _OF_OWN_CLUSTERS
 KVORUM_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS | {Capability.ROLL}
 KAFKA_CAPABILITIES = _OF_OWN | OF_FAULT_BOARDS
-_BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
-    "kvorum": KVORUM_CAPABILITIES,
-    "kafka": KAFKA_CAPABILITIES,
-}
-
-#: How a cluster's file gives an attached system a capability.
-_WAY_TO_ATTACH: Mapping[Capability, str] = {
-    Capability.KILL: "the commands kill and start",
-    Capability.PAUSE: "the commands pause and resume",
-    Capability.STOP: "the commands stop and start",
-    Capability.RESTART: "the command start",
-    Capability.WIPE: "the commands wipe and start",
-    Capability.LINKS: "links between nodes, behind a toxiproxy",
-    Capability.CLIENT_LINKS: "links from clients, behind a toxiproxy",
-}
-
-
-class HasCapabilities(Protocol):
-    """A system, or the choice of one before it is started."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def capabilities(self) -> frozenset[Capability]: ...
-
-    def denial(self, capability: Capability) -> str | None:
-        """The reason why this machine denies it a capability that the system has elsewhere; None if
-        it does not."""
-        ...
-
-
-def lacking(fault: Fault, system: HasCapabilities) -> list[str]:
-    """One sentence for each capability that a fault needs and the system does not have."""
-    refusals = []
-    for capability in sorted(needs_of(fault), key=lambda needed: needed.name):
-        denial = system.denial(capability)
-        if denial is not None:
-            why = f"which the system {system.name} does not have here: {denial}"
-        elif capability not in system.capabilities:
-            why = _who_can(capability, system.name)
-        else:
-            continue
-        refusals.append(f"{describe(fault)!r} needs {capability.value}, {why}")
-    return refusals
 
 
 def needs_of(fault: Fault) -> frozenset[Capability]:
@@ -146,30 +90,12 @@ def needs_of(fault: Fault) -> frozenset[Capability]:
             return _of_ends(fault.target, fault.away_from)
         case PacketLoss():
             return _of_ends(fault.source, fault.destination) | {Capability.PACKET_LOSS}
-        case (
-            CutLink()
-            | Latency()
-            | Bandwidth()
-            | Slice()
-            | LimitData()
-            | ResetPeer()
-            | SlowClose()
-            | LinkDown()
-        ):
+        case FaultOfLink():
             return _of_ends(fault.source, fault.destination)
         case _:
-            raise KvorumError(f"no live run carries out {describe(fault)!r}: it is simulated only")
+            raise KvorumError(f"no live run carries out {fault.text()!r}: it is simulated only")
 
 
 def _of_ends(*ends: Target) -> frozenset[Capability]:
     is_of_clients = any(end.kind is TargetKind.CLIENTS for end in ends)
     return frozenset({Capability.CLIENT_LINKS if is_of_clients else Capability.LINKS})
-
-
-def _who_can(capability: Capability, name: str) -> str:
-    able = [system for system, has in _BY_SYSTEM.items() if capability in has]
-    way = _WAY_TO_ATTACH.get(capability)
-    if way is not None:
-        able.append(f"an attached cluster whose file has {way}")
-    systems = " or ".join(able) if able else "no system"
-    return f"which the system {name} does not have; use {systems}"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvorum.chaos.live.toxiproxy import Toxiproxy
+from kvorum.chaos.live.host.toxiproxy import Toxiproxy
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError
 
@@ -32,7 +32,7 @@ BEAT_MS = 500
 _POLL_S = 0.2
 
 
-class Turn(enum.Enum):
+class WatchStep(enum.Enum):
     """The timer's next step."""
 
     WAIT = "wait"
@@ -41,20 +41,20 @@ class Turn(enum.Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Watch:
+class DeadManWatch:
     """Decides from the heartbeats that it is shown. Pure: time is an argument."""
 
     heal_after_ms: int
     _last: str | None = None
     _since_ms: int = -1
 
-    def turn(self, beat: str | None, now_ms: int) -> Turn:
+    def turn(self, beat: str | None, now_ms: int) -> WatchStep:
         """beat: the content of the heartbeat file, None if there is no file."""
         if beat is None:
-            return Turn.END
+            return WatchStep.END
         if beat != self._last or self._since_ms < 0:
             self._last, self._since_ms = beat, now_ms
-        return Turn.HEAL if now_ms - self._since_ms >= self.heal_after_ms else Turn.WAIT
+        return WatchStep.HEAL if now_ms - self._since_ms >= self.heal_after_ms else WatchStep.WAIT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def read_journal(path: Path) -> Journal:
     )
 
 
-class CommandFailed(KvorumError):
+class NodeCommandFailed(KvorumError):
     """A command for a node did not end with 0."""
 
 
@@ -118,14 +118,14 @@ def run_command(command: Sequence[str], *, timeout_ms: int) -> None:
             timeout=timeout_ms / 1000,
         )
     except OSError as error:
-        raise CommandFailed(f"{text!r} cannot be started: {error}") from error
+        raise NodeCommandFailed(f"{text!r} cannot be started: {error}") from error
     except subprocess.TimeoutExpired as error:
-        raise CommandFailed(
+        raise NodeCommandFailed(
             f"{text!r} did not end within command_timeout_ms={timeout_ms}"
         ) from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-300:]
-        raise CommandFailed(f"{text!r} ended with {done.returncode}: {said or 'no output'}")
+        raise NodeCommandFailed(f"{text!r} ended with {done.returncode}: {said or 'no output'}")
 
 
 def clear_toxics(toxiproxy: Toxiproxy, proxies: Sequence[str]) -> None:
@@ -147,7 +147,7 @@ def heal(journal: Journal) -> list[str]:
     for name, command in journal.down.items():
         try:
             run_command(command, timeout_ms=journal.command_timeout_ms)
-        except CommandFailed as error:
+        except NodeCommandFailed as error:
             problems.append(f"{name} is still down: {error}")
     if journal.toxiproxy:
         try:
@@ -175,12 +175,12 @@ def main(arguments: Sequence[str]) -> int:
     """arguments: the folder with heartbeat and journal, and heal_after_ms. Returns HEALED if it
     healed."""
     folder, heal_after_ms = Path(arguments[0]), int(arguments[1])
-    watch = Watch(heal_after_ms=heal_after_ms)
+    watch = DeadManWatch(heal_after_ms=heal_after_ms)
     while True:
         turn = watch.turn(_read(folder / HEARTBEAT), monotonic_ms())
-        if turn is Turn.END:
+        if turn is WatchStep.END:
             return 0
-        if turn is Turn.HEAL:
+        if turn is WatchStep.HEAL:
             break
         time.sleep(_POLL_S)
     journal = read_journal(folder / JOURNAL)

@@ -12,9 +12,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kvorum.chaos.live.links import LinkPlan
-from kvorum.chaos.live.processes import ProcessFailed, start_process, stop_process, wait_until
-from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
+from kvorum.chaos.live.host.links import LinkPlan
+from kvorum.chaos.live.host.processes import (
+    ProcessFailed,
+    start_process,
+    stop_process,
+    wait_until,
+)
+from kvorum.chaos.live.systems.boards import FOLDER
 from kvorum.chaos.live.systems.kafka_jars import (
     SERVER,
     format_storage,
@@ -29,6 +34,7 @@ from kvorum.chaos.live.systems.kafka_plan import (
     plan_nodes,
     properties_of,
 )
+from kvorum.chaos.live.systems.own_cluster import OwnCluster
 from kvorum.chaos.live.systems.protocol import (
     DEAD,
     RUNNING,
@@ -41,7 +47,6 @@ from kvorum.chaos.live.systems.protocol import (
 from kvorum.chaos.live.systems.quorum_requests import ask_controller
 from kvorum.chaos.live.systems.shim import shim_environment
 from kvorum.runtime.errors import KvorumError, required
-from kvorum.runtime.fault_board import FaultBoard
 
 #: Six JVMs must fit on two cores: a small heap, one collector thread, and C1 alone.
 _JVM_FLAGS = (
@@ -64,18 +69,17 @@ _LOG_TAIL_BYTES = 2_000
 _METADATA_FOLDER = "__cluster_metadata-0"
 
 
-class KafkaSystem:
+class KafkaSystem(OwnCluster):
     """The JVMs of one run. Implements `systems.protocol.System`.
 
-    library: the folder with the jars. directory: of data and configuration. log_dir: one log file
-    for each node. Ports: `kafka_plan.port_count` in a row from first_port. shim: the library that
-    gives a JVM's disk and clock faults; None for a cluster without them. capabilities: those of
-    Kafka without what this machine denies it.
+    library: the folder with the jars.
+    directory: of data and configuration.
+    log_dir: one log file for each node. Ports: `kafka_plan.port_count` in a row from first_port.
+    shim: the library that gives a JVM's disk and clock faults; None for a cluster without them.
+    capabilities: those of Kafka without what this machine denies it.
     """
 
     name = "kafka"
-    topic_prefix = ""
-    max_nodes_down: int | None = None
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class KafkaSystem:
         capabilities: frozenset[Capability],
         shim: Path | None = None,
     ) -> None:
+        super().__init__()
         self.capabilities = capabilities
         controllers, brokers = shape.controllers, shape.brokers
         self._nodes = plan_nodes(controllers, brokers, first_port=first_port)
@@ -101,10 +106,7 @@ class KafkaSystem:
         self._rng = rng
         self._cluster_id = _uuid_text(rng)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._killed: set[str] = set()
-        self._paused: set[str] = set()
         self._shim = shim
-        self._boards = NodeBoards()
         # On Linux a child gets its death signal when the THREAD that started it ends, so one thread
         # starts all of them and lives until `stop`.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafka-starter")
@@ -112,14 +114,6 @@ class KafkaSystem:
     @property
     def version(self) -> str:
         return library_version(self._library)
-
-    @property
-    def killed(self) -> frozenset[str]:
-        return frozenset(self._killed).union(self._ended() & self._boards.may_die)
-
-    @property
-    def paused(self) -> frozenset[str]:
-        return frozenset(self._paused)
 
     def start(self) -> None:
         self._log_dir.mkdir(parents=True, exist_ok=True)
@@ -168,59 +162,23 @@ class KafkaSystem:
         return self.plan.bootstrap()
 
     def kill(self, name: str) -> None:
-        process = self._running(name, "be killed")
-        self._killed.add(name)
-        self._paused.discard(name)
-        process.kill()
-        process.wait()
-
-    def pause(self, name: str) -> None:
-        self._running(name, "be paused").send_signal(signal.SIGSTOP)
-        self._paused.add(name)
-
-    def resume(self, name: str) -> None:
-        self._paused.discard(name)
-        self._running(name, "be resumed").send_signal(signal.SIGCONT)
-
-    def stop_node(self, name: str) -> None:
-        if name in self._paused:
-            raise KvorumError(f"{name} is paused, it cannot be stopped; resume it first")
-        process = self._running(name, "be stopped")
-        self._killed.add(name)
-        process.terminate()
-        wait_until(
-            lambda: process.poll() is not None,
-            timeout_ms=_STOP_NODE_TIMEOUT_MS,
-            what=f"{name} has shut down",
-        )
+        super().kill(name)
+        self._processes[name].wait()
 
     def restart(self, name: str) -> None:
-        node = self._dead(name, "be started")
+        node = self._ended(name, "be started")
         self._launch(node)
         self._killed.discard(name)
 
     def wipe(self, name: str) -> None:
         """Remove the node's data directory and format an empty one with a new directory id."""
-        node = self._dead(name, "be wiped")
+        node = self._ended(name, "be wiped")
         shutil.rmtree(self._folder(node) / "data")
         self._format(node)
 
-    def died_unasked(self) -> list[str]:
-        return sorted(self._ended() - self._killed - self._boards.may_die)
-
-    def _ended(self) -> frozenset[str]:
-        processes = self._processes.items()
-        return frozenset(name for name, process in processes if process.poll() is not None)
-
-    @property
-    def fault_boards(self) -> Mapping[str, FaultBoard]:
-        return self._boards.by_node
-
-    def may_die(self, name: str) -> None:
-        self._boards.allow_death(name, is_allowed=True)
-
-    def must_live(self, name: str) -> None:
-        self._boards.allow_death(name, is_allowed=False)
+    def _dead(self) -> list[str]:
+        # A node without a process was not started yet, or the cluster is stopped.
+        return [name for name in super()._dead() if name in self._processes]
 
     def log_tail(self, name: str = "") -> str:
         chosen = [node for node in self._nodes if name in ("", node.name)]
@@ -231,14 +189,6 @@ class KafkaSystem:
                 text = log_file.read_text(encoding="utf-8", errors="replace")
                 tails.append(f"[{node.name}] {text[-_LOG_TAIL_BYTES // len(chosen) :]}")
         return "\n".join(tails)
-
-    def quorum_witnesses(self) -> list[str]:
-        """The running controllers."""
-        return [
-            node.name
-            for node in self.nodes()
-            if node.is_controller and node.state == RUNNING and node.name not in self._paused
-        ]
 
     def quorum_status(self, name: str) -> QuorumStatus:
         node = self._node(name)
@@ -346,13 +296,21 @@ class KafkaSystem:
             raise KvorumError(f"no node is named {name!r} (nodes: {known})")
         return found[0]
 
-    def _running(self, name: str, what: str) -> subprocess.Popen[bytes]:
+    def _pid(self, name: str, what: str) -> int:
         process = self._processes.get(self._node(name).name)
         if process is None or process.poll() is not None:
             raise KvorumError(f"{name} is not running, it cannot {what}")
-        return process
+        return process.pid
 
-    def _dead(self, name: str, what: str) -> KafkaNode:
+    def _await_stop(self, name: str) -> None:
+        process = self._processes[name]
+        wait_until(
+            lambda: process.poll() is not None,
+            timeout_ms=_STOP_NODE_TIMEOUT_MS,
+            what=f"{name} has shut down",
+        )
+
+    def _ended(self, name: str, what: str) -> KafkaNode:
         node = self._node(name)
         process = required(self._processes.get(name), "`start` has started every node")
         if process.poll() is None:

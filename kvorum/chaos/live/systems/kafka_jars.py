@@ -9,8 +9,15 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kvorum.chaos.live.processes import ProcessFailed
+from kvorum.chaos.live.host.processes import ProcessFailed
 from kvorum.runtime.errors import ConfigError
+
+VERSION = "4.4.0"
+"""The Apache Kafka that Kvorum is compared with; bench/pom.xml has it too."""
+
+OWN_LIBRARY = Path(__file__).resolve().parents[4] / ".tools" / f"kafka-{VERSION}" / "lib"
+"""The jars that set-up puts into the checkout. A folder for each version: a checkout that goes back
+to an earlier commit finds its own."""
 
 #: Apache Kafka's own variable for the folder of an unpacked distribution.
 HOME_VARIABLE = "KAFKA_HOME"
@@ -40,9 +47,8 @@ def find_library(named: str | None = None) -> Path:
     home = os.environ.get(HOME_VARIABLE)
     if home:
         return _with_jars(Path(home) / "libs", f"{HOME_VARIABLE}={home}")
-    own = Path(__file__).resolve().parents[3] / ".tools" / "kafka" / "lib"
-    if _versions_in(own):
-        return own
+    if _versions_in(OWN_LIBRARY):
+        return OWN_LIBRARY
     raise ConfigError(
         f"no jars of Apache Kafka: unpack a distribution of Kafka {_MAJOR} and name its folder in "
         f"{HOME_VARIABLE}, or name the folder of its jars with --kafka-libs"

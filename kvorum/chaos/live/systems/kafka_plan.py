@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from kvorum.chaos.live.links import Link, LinkPlan
+from kvorum.chaos.live.host.links import Link, LinkPlan
 from kvorum.chaos.targets import CLIENTS, FIRST_BROKER_ID
-from kvorum.launch.property_classes import CONTROLLER
+from kvorum.launch.config.property_classes import CONTROLLER
 
 HOST = "127.0.0.1"
 _INTERNAL = "INTERNAL"
@@ -44,8 +44,11 @@ OWN_PROPERTIES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaNode:
-    """One node. `port`: of CONTROLLER or INTERNAL; client_port: of CLIENTS, None on a
-    controller."""
+    """One node.
+
+    port: of the listener CONTROLLER or INTERNAL.
+    client_port: of the listener CLIENTS, None on a controller.
+    """
 
     name: str
     node_id: int

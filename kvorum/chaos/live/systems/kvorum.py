@@ -9,23 +9,23 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from kvorum.chaos.addresses import secured
-from kvorum.chaos.live.links import LinkPlan
-from kvorum.chaos.live.processes import (
+from kvorum.chaos.live.host.links import LinkPlan
+from kvorum.chaos.live.host.processes import (
     ProcessFailed,
     is_alive,
     start_process,
     stop_process,
     wait_until,
 )
-from kvorum.chaos.live.systems.boards import FOLDER, NodeBoards
+from kvorum.chaos.live.systems.boards import FOLDER
 from kvorum.chaos.live.systems.capabilities import KVORUM_CAPABILITIES, OF_LINKS
+from kvorum.chaos.live.systems.own_cluster import OwnCluster
 from kvorum.chaos.live.systems.protocol import (
     DEAD,
     RUNNING,
@@ -37,9 +37,9 @@ from kvorum.chaos.live.systems.protocol import (
     active_controller,
     node_named,
 )
-from kvorum.launch.client_security import NONE, read_properties, security_of
-from kvorum.launch.identity import claim_directory
-from kvorum.launch.secure_plan import admin_file
+from kvorum.client.security import NONE, read_properties, security_of
+from kvorum.launch.cluster.secure_plan import admin_file
+from kvorum.launch.directories.identity import claim_directory
 from kvorum.metadata.configs.secrets import is_password
 from kvorum.metadata.inspect.export import export_history
 from kvorum.metadata.inspect.history import history_of
@@ -48,7 +48,6 @@ from kvorum.rpc import admin_pb2, admin_pb2_grpc
 from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
-from kvorum.runtime.fault_board import FaultBoard
 from kvorum.runtime.private_files import private_files
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
@@ -61,12 +60,10 @@ _LOG_TAIL_BYTES = 2_000
 _KEPT_BY_WIPE = (".lock", "logs")
 
 
-class KvorumSystem:
+class KvorumSystem(OwnCluster):
     """The processes of one run. Implements `systems.protocol.System`."""
 
     name = "kvorum"
-    topic_prefix = ""
-    max_nodes_down: int | None = None
 
     def __init__(
         self,
@@ -79,6 +76,7 @@ class KvorumSystem:
         controller_port: int,
         metrics_port: int | None = None,
     ) -> None:
+        super().__init__()
         self.plan = plan
         self.data_dir = data_dir
         self._shape = shape
@@ -93,9 +91,6 @@ class KvorumSystem:
         self._process: subprocess.Popen[bytes] | None = None
         #: Credentials of the cluster's first user, a super user; known once the cluster runs.
         self._security = NONE
-        self._paused: set[str] = set()
-        self._killed: set[str] = set()
-        self._boards = NodeBoards()
 
     @property
     def version(self) -> str:
@@ -104,18 +99,6 @@ class KvorumSystem:
     @property
     def capabilities(self) -> frozenset[Capability]:
         return KVORUM_CAPABILITIES if self.plan.links else KVORUM_CAPABILITIES - OF_LINKS
-
-    @property
-    def killed(self) -> frozenset[str]:
-        may_die = self._boards.may_die
-        if not may_die:
-            return frozenset(self._killed)
-        died = (node.name for node in self.nodes() if node.state == DEAD and node.name in may_die)
-        return frozenset(self._killed).union(died)
-
-    @property
-    def paused(self) -> frozenset[str]:
-        return frozenset(self._paused)
 
     def command(self, links_file: str) -> list[str]:
         """The command line that starts the cluster."""
@@ -222,41 +205,12 @@ class KvorumSystem:
         direct = ",".join(node.listener for node in self.nodes() if not node.is_controller)
         return secured(self.plan.bootstrap() or direct, self._security)
 
-    def died_unasked(self) -> list[str]:
-        asked = self._killed | self._boards.may_die
-        return [node.name for node in self.nodes() if node.state == DEAD and node.name not in asked]
-
-    @property
-    def fault_boards(self) -> Mapping[str, FaultBoard]:
-        return self._boards.by_node
-
-    def may_die(self, name: str) -> None:
-        self._boards.allow_death(name, is_allowed=True)
-
-    def must_live(self, name: str) -> None:
-        self._boards.allow_death(name, is_allowed=False)
-
-    def kill(self, name: str) -> None:
-        """SIGKILL; returns at once, see await_death."""
-        pid = self._pid(name, "be killed")
-        self._killed.add(name)
-        self._paused.discard(name)
-        os.kill(pid, signal.SIGKILL)
-
     def await_death(self, name: str) -> None:
         """Return when the launcher has noticed that the node is dead."""
         self._await_death(name, timeout_ms=_SIGNAL_TIMEOUT_MS)
 
-    def stop_node(self, name: str) -> None:
-        if name in self._paused:
-            raise KvorumError(f"{name} is paused, it cannot be stopped; resume it first")
-        pid = self._pid(name, "be stopped")
-        self._killed.add(name)
-        os.kill(pid, signal.SIGTERM)
-        self._await_death(name, timeout_ms=_STOP_TIMEOUT_MS)
-
     def restart(self, name: str) -> None:
-        from kvorum.launch.control import request_restart
+        from kvorum.launch.dev.control import request_restart
 
         self.await_death(name)
         request_restart(self.data_dir, [name])
@@ -292,28 +246,12 @@ class KvorumSystem:
                 rng=random.SystemRandom(),
             )
 
-    def pause(self, name: str) -> None:
-        os.kill(self._pid(name, "be paused"), signal.SIGSTOP)
-        self._paused.add(name)
-
-    def resume(self, name: str) -> None:
-        self._paused.discard(name)
-        os.kill(self._pid(name, "be resumed"), signal.SIGCONT)
-
     def log_tail(self, name: str = "") -> str:
         text = self._log()
         if name:
             log_file = Path(node_named(self, name).log_file)
             text = log_file.read_text(encoding="utf-8", errors="replace")
         return text[-_LOG_TAIL_BYTES:]
-
-    def quorum_witnesses(self) -> list[str]:
-        """The running controllers."""
-        return [
-            node.name
-            for node in self.nodes()
-            if node.is_controller and node.state == RUNNING and node.name not in self._paused
-        ]
 
     def quorum_status(self, name: str) -> QuorumStatus:
         listener = node_named(self, name).listener
@@ -346,6 +284,9 @@ class KvorumSystem:
                 raise NotObservable(f"{name} at {listener} sent no metadata: {error}") from error
         export_history(history_of(copy, name=name), directory)
         return f"the metadata log of {name}, as Parquet"
+
+    def _await_stop(self, name: str) -> None:
+        self._await_death(name, timeout_ms=_STOP_TIMEOUT_MS)
 
     def _await_death(self, name: str, *, timeout_ms: int) -> None:
         wait_until(

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kvorum.chaos.experiment.document import Path
-from kvorum.chaos.experiment.reach import NodeNames
-from kvorum.chaos.experiment.scenario import Configuration, Experiment, load_experiment
-from kvorum.chaos.faults import LiveFault
+from kvorum.chaos.experiment_file.document import Path
+from kvorum.chaos.experiment_file.experiment import Configuration, Experiment, load_experiment
+from kvorum.chaos.experiment_file.possible_targets import NodeNames
+from kvorum.chaos.faults import Fault, LiveFault
 from kvorum.chaos.live.systems.attached_file import AttachedFile
-from kvorum.chaos.live.systems.capabilities import lacking
+from kvorum.chaos.live.systems.capabilities import (
+    KAFKA_CAPABILITIES,
+    KVORUM_CAPABILITIES,
+    needs_of,
+)
 from kvorum.chaos.live.systems.kafka_jars import broker_config_names
 from kvorum.chaos.live.systems.kafka_plan import refused_settings
 from kvorum.chaos.live.systems.opening import SystemChoice
-from kvorum.chaos.live.systems.protocol import ClusterShape
-from kvorum.launch.plan import NODES_MAX, check_settings
+from kvorum.chaos.live.systems.protocol import Capability, ClusterShape
+from kvorum.launch.cluster.plan import NODES_MAX, check_settings
 from kvorum.runtime.errors import ConfigError
+
+_BY_SYSTEM: Mapping[str, frozenset[Capability]] = {
+    "kvorum": KVORUM_CAPABILITIES,
+    "kafka": KAFKA_CAPABILITIES,
+}
+
+#: How a cluster's file gives an attached system a capability.
+_WAY_TO_ATTACH: Mapping[Capability, str] = {
+    Capability.KILL: "the commands kill and start",
+    Capability.PAUSE: "the commands pause and resume",
+    Capability.STOP: "the commands stop and start",
+    Capability.RESTART: "the command start",
+    Capability.WIPE: "the commands wipe and start",
+    Capability.LINKS: "links between nodes, behind a toxiproxy",
+    Capability.CLIENT_LINKS: "links from clients, behind a toxiproxy",
+}
 
 #: The refused places of a configuration, each with the reason in a sentence.
 Refused = list[tuple[Path, str]]
@@ -50,6 +71,21 @@ class SystemLimits:
         return _refused_settings(self.choice, configuration)
 
 
+def lacking(fault: Fault, system: SystemChoice) -> list[str]:
+    """One sentence for each capability that a fault needs and the system does not have."""
+    refusals = []
+    for capability in sorted(needs_of(fault), key=lambda needed: needed.name):
+        denial = system.denial(capability)
+        if denial is not None:
+            why = f"which the system {system.name} does not have here: {denial}"
+        elif capability not in system.capabilities:
+            why = _who_can(capability, system.name)
+        else:
+            continue
+        refusals.append(f"{fault.text()!r} needs {capability.value}, {why}")
+    return refusals
+
+
 def load_for(choice: SystemChoice, path: str, *, seed: int | None = None) -> Experiment:
     """The experiment of a file, for that system.
 
@@ -77,6 +113,15 @@ def check_shape(choice: SystemChoice, shape: ClusterShape) -> None:
         problems = [text for _, text in _refused_settings(choice, shape)]
     if problems:
         raise ConfigError("; ".join(problems))
+
+
+def _who_can(capability: Capability, name: str) -> str:
+    able = [system for system, has in _BY_SYSTEM.items() if capability in has]
+    way = _WAY_TO_ATTACH.get(capability)
+    if way is not None:
+        able.append(f"an attached cluster whose file has {way}")
+    systems = " or ".join(able) if able else "no system"
+    return f"which the system {name} does not have; use {systems}"
 
 
 def _refused_settings(choice: SystemChoice, shape: ClusterShape) -> Refused:

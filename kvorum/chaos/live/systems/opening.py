@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kvorum.chaos.experiment.scenario import Configuration
-from kvorum.chaos.live.links import link_count, plan_links
-from kvorum.chaos.live.packet_filter import PacketFilter, why_no_packet_loss
-from kvorum.chaos.live.processes import free_ports
+from kvorum.chaos.experiment_file.experiment import Configuration
+from kvorum.chaos.live.host.links import link_count, plan_links
+from kvorum.chaos.live.host.packet_filter import PacketFilter, why_no_packet_loss
+from kvorum.chaos.live.host.processes import free_ports
+from kvorum.chaos.live.host.toxiproxy import Toxiproxy
+from kvorum.chaos.live.host.toxiproxy_server import ToxiproxyServer
 from kvorum.chaos.live.systems.attached import AttachedSystem, SharedToxiproxy, attached_plan
 from kvorum.chaos.live.systems.attached_file import AttachedFile, parse_attached_file
 from kvorum.chaos.live.systems.capabilities import (
@@ -33,10 +35,8 @@ from kvorum.chaos.live.systems.kafka_plan import port_count
 from kvorum.chaos.live.systems.kvorum import KvorumSystem, kvorum_version
 from kvorum.chaos.live.systems.protocol import Capability, ClusterShape, System
 from kvorum.chaos.live.systems.shim import NoShim, shim_library
-from kvorum.chaos.live.toxiproxy import Toxiproxy
-from kvorum.chaos.live.toxiproxy_server import ToxiproxyServer
-from kvorum.launch.client_security import NONE, ClientSecurity, read_properties, security_of
-from kvorum.launch.secure_plan import NODES_PORT_SHIFT
+from kvorum.client.security import NONE, ClientSecurity, read_properties, security_of
+from kvorum.launch.cluster.secure_plan import NODES_PORT_SHIFT
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import ConfigError
 
@@ -46,8 +46,11 @@ LOGS = "logs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The security options of a command. is_secure: start the cluster with TLS, users and ACLs.
-    command_config: a file of Kafka's client properties, for a cluster that runs already."""
+    """The security options of a command.
+
+    is_secure: start the cluster with TLS, users and ACLs.
+    command_config: a file of Kafka's client properties, for a cluster that runs already.
+    """
 
     is_secure: bool = False
     command_config: str | None = None
@@ -60,11 +63,13 @@ NO_ACCESS = Access()
 class SystemChoice:
     """The system that a run will test, before anything is started.
 
-    option: the command's options that name it, for the line that runs the same again. library: the
-    folder of Apache Kafka's jars, for Kafka alone. attached: the cluster's file, for an attached
-    cluster alone; security: of connections to it. lacks: the reason for each capability that this
-    machine is known to deny the system; these are none of its capabilities. shim: the library for
-    faults of a JVM's disk and clock, for Kafka alone.
+    option: the command's options that name it, for the line that runs the same again.
+    library: the folder of Apache Kafka's jars, for Kafka alone.
+    attached: the cluster's file, for an attached cluster alone.
+    security: of connections to it.
+    lacks: the reason for each capability that this machine is known to deny the system; these are
+        none of its capabilities.
+    shim: the library for faults of a JVM's disk and clock, for Kafka alone.
     """
 
     name: str
@@ -94,10 +99,12 @@ class SystemChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A running system, and the toxiproxy in front of it (None without proxies). server: the
-    process, if the run has started it. packets: loses packets on the links of the run's own
-    proxies; None without them."""
+class OpenedSystem:
+    """A running system, and the toxiproxy in front of it (None without proxies).
+
+    server: the process, if the run has started it.
+    packets: loses packets on the links of the run's own proxies; None without them.
+    """
 
     system: System
     toxiproxy: Toxiproxy | None
@@ -113,7 +120,7 @@ class WarmCluster(Protocol):
     @property
     def choice(self) -> SystemChoice: ...
 
-    def open(self, configuration: Configuration, *, prefix: str) -> Opened:
+    def open(self, configuration: Configuration, *, prefix: str) -> OpenedSystem:
         """The cluster for one run, whose topics begin with the prefix. Raises KvorumError if an
         earlier run left a fault there."""
         ...
@@ -132,10 +139,10 @@ def choose_system(
     access: Access = NO_ACCESS,
 ) -> SystemChoice:
     """The system of that name, or of that TOML file. Raises ConfigError, also if its software is
-    not there.
+        not there.
 
-    kafka_libs: the folder of Apache Kafka's jars; without it they are looked for. is_owned: the
-    user says that an attached cluster may be broken.
+    kafka_libs: the folder of Apache Kafka's jars; without it they are looked for.
+    is_owned: the user says that an attached cluster may be broken.
     """
     if kafka_libs is not None and text != "kafka":
         raise ConfigError(f"--kafka-libs goes with --system kafka, not with {text!r}")
@@ -238,9 +245,9 @@ def open_system(
     progress: Callable[[str], None],
     with_proxies: bool = True,
     with_metrics: bool = False,
-) -> Opened:
+) -> OpenedSystem:
     """Start toxiproxy, the proxies and the cluster, or attach to a cluster; the stack stops all of
-    it in reverse order.
+        it in reverse order.
 
     with_proxies: false for Kvorum without toxiproxy, which then has no faults of links.
     with_metrics: every node of Kvorum has a Prometheus page (`KvorumSystem.metrics_addresses`).
@@ -256,7 +263,7 @@ def open_system(
         direct = _kvorum(shape, run_dir, with_proxies=False, with_metrics=with_metrics)
         stack.callback(direct.stop)
         direct.start()
-        return Opened(system=direct, toxiproxy=None, toxiproxy_version="")
+        return OpenedSystem(system=direct, toxiproxy=None, toxiproxy_version="")
     # Bound before the plan looks for free ports, so that none of them is chosen twice.
     server = ToxiproxyServer(
         port=free_ports(1, random.Random()), log_file=str(run_dir / LOGS / "toxiproxy.log")
@@ -275,7 +282,7 @@ def open_system(
     )
     packets = PacketFilter()
     stack.callback(packets.close)
-    return Opened(
+    return OpenedSystem(
         system=system,
         toxiproxy=server.api,
         toxiproxy_version=server.version,
@@ -291,7 +298,7 @@ def _attach(
     *,
     run_dir: Path,
     progress: Callable[[str], None],
-) -> Opened:
+) -> OpenedSystem:
     toxiproxy: SharedToxiproxy | None = None
     version = ""
     proxies: dict[str, tuple[str, str]] = {}
@@ -317,7 +324,7 @@ def _attach(
         f"brokers, at most {file.max_nodes_down} down at once; the dead-man timer heals after "
         f"{file.heal_after_ms / 1000:g} s"
     )
-    return Opened(system=system, toxiproxy=toxiproxy, toxiproxy_version=version)
+    return OpenedSystem(system=system, toxiproxy=toxiproxy, toxiproxy_version=version)
 
 
 def _built(

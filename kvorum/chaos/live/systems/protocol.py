@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from kvorum.chaos.live.links import LinkPlan
+from kvorum.chaos.live.host.links import LinkPlan
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.fault_board import FaultBoard
 
@@ -49,9 +49,13 @@ class NotObservable(KvorumError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node. `pid` is None while it is not running or runs on another machine; `state` is
-    RUNNING, DEAD, or another word of the back end; `listener` is host:port without a proxy;
-    `log_file` is empty if the back end does not have it."""
+    """One node.
+
+    pid: None while it is not running, or if it runs on another machine.
+    state: RUNNING, DEAD, or another word of the back end.
+    listener: host:port without a proxy.
+    log_file: empty if the back end does not have it.
+    """
 
     name: str
     node_id: int
@@ -64,9 +68,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumStatus:
-    """One node's answer about the quorum. leader_id is -1 if the node knows no leader, and
-    high_watermark is -1 if it does not know that. log_end_offsets: (voter id, offset) for each
-    voter, ascending; empty if the node does not know them."""
+    """One node's answer about the quorum.
+
+    leader_id: -1 if the node knows no leader.
+    high_watermark: -1 if the node does not know it.
+    log_end_offsets: (voter id, offset) for each voter, ascending; empty if the node does not know
+        them.
+    """
 
     leader_id: int
     leader_epoch: int

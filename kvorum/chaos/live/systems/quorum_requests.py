@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from kvorum.chaos.live.kafka_connection import Call, KafkaConnection
+from kvorum.chaos.live.host.node_requests import Call, NodeRequests
 from kvorum.chaos.live.systems.protocol import NotObservable, QuorumStatus
-from kvorum.runtime.errors import WireError
 
 #: The values of a DescribeQuorum, which has no other quorum to ask for.
 METADATA_QUORUM: Mapping[str, Any] = {
@@ -91,7 +90,7 @@ def describe_quorum(address: str, *, timeout_s: float) -> QuorumStatus:
 def _ask(address: str, call: Call, values: Mapping[str, Any], *, timeout_s: float) -> Any:
     """Send one request on a connection of its own; returns kio's entity."""
     try:
-        with closing(KafkaConnection(address, timeout_ms=round(timeout_s * 1000))) as connection:
+        with closing(NodeRequests(address, timeout_ms=round(timeout_s * 1000))) as connection:
             return connection.ask(call, values)
-    except (OSError, WireError) as error:
+    except OSError as error:
         raise NotObservable(f"{address} did not answer {call.name}: {error}") from error

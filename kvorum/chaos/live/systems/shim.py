@@ -1,4 +1,4 @@
-"""Builds the library that gives a JVM's disk and clock faults (chaos/live/shim/faults.c).
+"""Builds the library that gives a JVM's disk and clock faults (kvorum/chaos/live/shim/faults.c).
 
 The machine's own C compiler builds it once, into the user's cache; its name has the hash of its
 source, so that another version of Kvorum never uses it by mistake.

@@ -4,26 +4,21 @@ every node, even while links between nodes are cut."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
 from kvorum.chaos.sim.controller.operations import Draws
 from kvorum.chaos.sim.controller.outcome_checks import check_outcomes
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.metadata.controller.controller import Request
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.metadata.controller.core.controller import Request
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.history import History
-    from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.controller.scenario import ControllerScenario
-    from kvorum.chaos.sim.kernel.network import Network
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
     from kvorum.chaos.sim.quorum.node import SimNode
 
 CLIENT_TIMEOUT_MS = 3_000
@@ -39,42 +34,11 @@ FIRST_MS = 400
 """Time for the brokers to register before the first request."""
 
 
-class AdministeredWorld(Protocol):
-    """The part of a world that administrators use."""
-
-    @property
-    def scenario(self) -> ControllerScenario: ...
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def controller_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def checks(self) -> QuorumChecks: ...
-
-    @property
-    def reference(self) -> Reference: ...
-
-    @property
-    def history(self) -> History: ...
-
-
 class Administrators:
     """A `chaos.sim.quorum.clients.Workload`. served: the number of requests that were carried out
     and wrote records."""
 
-    def __init__(self, world: AdministeredWorld, rng: random.Random) -> None:
+    def __init__(self, world: ClusterWorld, rng: random.Random) -> None:
         self.is_busy = True
         self.interval_ms = world.scenario.propose_interval_ms
         self.served = 0

@@ -106,11 +106,13 @@ def allocated(
 def unregistered(
     request: r.UnregisterBrokerRequest, reply: Any, before: ClusterImage, after: ClusterImage
 ) -> Verdicts:
-    """Check that the broker is no longer registered, and was no partition's only in-sync
-    replica."""
+    """Check that the broker is no longer registered, and that elections no longer count on it. A
+    partition that only this broker had in sync has no leader, unless another replica took over."""
     yield request.broker_id not in after.brokers, SURVIVES, f"broker {request.broker_id} is gone"
-    alone = [p for p in partitions_of(before) if p.isr == (request.broker_id,)]
-    yield not alone, "LastCopyStays", f"broker {request.broker_id} alone was in sync for {alone}"
+    eligible = [p for p in partitions_of(after) if request.broker_id in p.elr]
+    yield not eligible, "GoneIsNotEligible", f"broker {request.broker_id} is eligible: {eligible}"
+    leading = [p for p in partitions_of(after) if p.isr == (request.broker_id,) and p.has_leader]
+    yield not leading, "FencedNeverLeads", f"{leading} have a leader out of sync"
 
 
 def controller_registered(

@@ -1,7 +1,7 @@
 """Simulated brokers: each has an observer of the metadata log, and a process that registers and
 heartbeats.
 
-The process does the work of `broker.controller.lifecycle`: it registers (again and again, while the
+The process does the work of a broker's `lifecycle`: it registers (again and again, while the
 controller may still take an earlier process for alive), heartbeats over a stream, follows hints to
 the active controller, and shuts down cleanly. The brokers' data is not simulated.
 """
@@ -9,16 +9,18 @@ the active controller, and shuts down cleanly. The brokers' data is not simulate
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
 from kvorum.chaos.sim.controller.heartbeats import COMMIT_TIMEOUT_MS, RETRY_BACKOFF_MS, Heartbeats
-from kvorum.chaos.sim.controller.isr import IsrProposals
+from kvorum.chaos.sim.controller.isr import SimIsrProposals
+from kvorum.chaos.sim.controller.machine import image_of
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.kernel.wire import Answer
-from kvorum.metadata.controller.controller import Request
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.metadata.controller.core.controller import Request
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import SUPPORTED
 from kvorum.metadata.image.image import ClusterImage
@@ -34,18 +36,11 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.history import History
-    from kvorum.chaos.sim.controller.scenario import ControllerScenario
-    from kvorum.chaos.sim.kernel.network import Network
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.kernel.wire import Wire
-    from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
-    from kvorum.chaos.sim.quorum.clients import Workload
     from kvorum.chaos.sim.quorum.node import SimNode
 
 CALL_TIMEOUT_MS = 2_000
 REGISTRATION_BACKOFF_MS = 50
-"""Pause before a refused registration is repeated, as in `broker.controller.lifecycle`."""
+"""Pause before a refused registration is repeated, as in `broker.controller_channel.lifecycle`."""
 
 CONTROLLED_SHUTDOWN_TIMEOUT_MS = 2_000
 RESTART_MS = 300
@@ -53,61 +48,23 @@ LATE_REQUEST_MS_MAX = 1_500
 PRODUCER_IDS_INTERVAL_MS = 900
 
 
-class BrokerWorld(Protocol):
-    """The part of a world that brokers use."""
-
-    @property
-    def scenario(self) -> ControllerScenario: ...
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def wire(self) -> Wire: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def controller_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def brokers(self) -> Mapping[int, SimBroker]: ...
-
-    @property
-    def clients(self) -> Workload: ...
-
-    @property
-    def history(self) -> History: ...
-
-    @property
-    def tally(self) -> Counter[str]: ...
-
-    def image_of(self, node: SimNode) -> ClusterImage:
-        """The committed image of this node."""
-
-    def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
-        """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
-
-    def note(self, node: CheckedNode, text: str) -> None:
-        """Add a line to the trace."""
-
-    def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node after delay_ms, unless it has been started by then."""
-
-
 class SimBroker:
     """One broker id; its processes start and stop with those of its node.
 
     clean_epoch: (directory id, broker epoch) of the clean-shutdown marker on the disk; None without
     a marker.
+    brokers: all of the world, by node id.
     """
 
-    def __init__(self, world: BrokerWorld, node_id: int, rng: random.Random) -> None:
+    def __init__(
+        self,
+        world: ClusterWorld,
+        brokers: Mapping[int, SimBroker],
+        node_id: int,
+        rng: random.Random,
+    ) -> None:
         self.world = world
+        self.brokers = brokers
         self.node_id = node_id
         self.rng = rng
         self.clean_epoch: tuple[bytes, int] | None = None
@@ -181,7 +138,14 @@ class SimBrokerProcess:
         self.log_dirs: tuple[bytes, ...] = ()
         self.active = ActiveController(broker.world.controller_ids, broker.rng.randrange(8))
         self._heartbeats = Heartbeats(self)
-        self._isr = IsrProposals(self, broker.rng)
+        self._isr = SimIsrProposals(
+            self._node,
+            self._world.network,
+            broker.rng,
+            ask=self.ask,
+            epoch_of_reachable=self._epoch_of_reachable,
+            old_epoch_of=self._old_epoch_of,
+        )
         self.later(0, self.register)
 
     @property
@@ -189,13 +153,13 @@ class SimBrokerProcess:
         return self._node
 
     @property
-    def world(self) -> BrokerWorld:
+    def world(self) -> ClusterWorld:
         return self._world
 
     @property
     def image(self) -> ClusterImage:
         """The image that this broker has published."""
-        return self._world.image_of(self._node)
+        return image_of(self._node)
 
     def failed_log_dirs(self) -> tuple[bytes, ...]:
         """Ids of data directories that have failed, for the heartbeat."""
@@ -253,6 +217,8 @@ class SimBrokerProcess:
             broker_epoch_before=self._epoch_before,
             features=SUPPORTED,
             log_dirs=self.log_dirs,
+            metadata_offset=self._node.core.log.end_offset,
+            metadata_epoch=self._node.core.log.last_epoch,
         )
         self.ask(request, self._on_registered)
 
@@ -307,13 +273,13 @@ class SimBrokerProcess:
             broker.clean_epoch = self._node.config.directory_id, self.broker_epoch
         self._world.tally["controlled shutdowns" if was_moved else "shutdowns in a hurry"] += 1
         self._node.stop(is_power_cut=False)
-        self._world.start_later(self._node, broker.stop_down_ms)
+        self._node.start_later(broker.stop_down_ms)
 
     def end(self, reason: str) -> None:
         """Exit; a supervisor starts the process again."""
         self._world.note(self._node, f"broker ends: {reason}")
         self._node.stop(is_power_cut=False)
-        self._world.start_later(self._node, RESTART_MS)
+        self._node.start_later(RESTART_MS)
 
     # Partitions and producers.
 
@@ -328,8 +294,24 @@ class SimBrokerProcess:
             self.ask(ids, lambda reply: None)
         self._broker.epoch_before = self.broker_epoch
 
+    def _epoch_of_reachable(self, broker_id: int) -> int:
+        """The broker epoch under which a follower fetches from this leader; -1 if it does not."""
+        follower = self._broker.brokers.get(broker_id)
+        if follower is None or follower.process is None or not follower.process.is_serving:
+            return -1
+        network, own_id = self._world.network, self._node.node_id
+        if follower.node.is_paused or not (
+            network.is_open(own_id, broker_id) and network.is_open(broker_id, own_id)
+        ):
+            return -1
+        return follower.process.broker_epoch
+
+    def _old_epoch_of(self, broker_id: int) -> int:
+        """The broker epoch of an earlier process of a follower; -1 if none is known."""
+        return max(self._broker.brokers[broker_id].epoch_before, -1)
+
     def _look_at_followers(self) -> None:
-        self._isr.propose()
+        self._isr.propose(self.image, self.broker_epoch)
         self.later(self._world.scenario.isr_interval_ms, self._look_at_followers)
 
     def _want_producer_ids(self) -> None:

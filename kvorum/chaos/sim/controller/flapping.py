@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from kvorum.chaos.faults import FlapLink
 from kvorum.chaos.sim.controller.scenario import ControllerScenario
 from kvorum.chaos.sim.controller.world import ControllerWorld
-from kvorum.chaos.sim.fault_draws import BROKERS as ALL_BROKERS
-from kvorum.chaos.sim.fault_draws import brokers
-from kvorum.chaos.sim.schedule import ScheduledFault
-from kvorum.metadata.controller.controller import Request
+from kvorum.chaos.sim.kernel.fault_draws import BROKERS as ALL_BROKERS
+from kvorum.chaos.sim.kernel.fault_draws import brokers
+from kvorum.chaos.sim.kernel.schedule import ScheduledFault
+from kvorum.metadata.controller.core.controller import Request
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.requests.controller_requests import CreateTopics, ListReassignments, NewTopic
 
@@ -24,8 +24,11 @@ NEVER_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thrash:
-    """Counts of one experiment. flaps: cuts of a link. fencings, leader_changes: during the
-    flapping, of 18 partitions."""
+    """Counts of one experiment.
+
+    flaps: cuts of a link.
+    fencings, leader_changes: during the flapping, of 18 partitions.
+    """
 
     flaps: int
     fencings: int

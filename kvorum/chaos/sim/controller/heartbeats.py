@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.kernel.wire import Answer, Stream
+from kvorum.chaos.sim.kernel.wire import Answer, SimStream
 from kvorum.metadata.requests.controller_requests import Heartbeat, HeartbeatReply
 from kvorum.metadata.rpc.active_controller import ActiveController
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.scenario import ControllerScenario
-    from kvorum.chaos.sim.kernel.wire import Wire
     from kvorum.chaos.sim.quorum.node import SimNode
     from kvorum.metadata.image.image import ClusterImage
 
@@ -26,19 +25,6 @@ COMMIT_TIMEOUT_MS = 10_000
 """The controller's time limit for the commit, as in `metadata.rpc.service`."""
 
 
-class HeartbeatWorld(Protocol):
-    """The part of a world that heartbeats use."""
-
-    @property
-    def scenario(self) -> ControllerScenario: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def wire(self) -> Wire: ...
-
-
 class LivingProcess(Protocol):
     """A broker process that sends heartbeats (`chaos.sim.controller.brokers.SimBrokerProcess`)."""
 
@@ -47,7 +33,7 @@ class LivingProcess(Protocol):
     active: ActiveController
 
     @property
-    def world(self) -> HeartbeatWorld: ...
+    def world(self) -> ClusterWorld: ...
 
     @property
     def node(self) -> SimNode: ...
@@ -79,7 +65,7 @@ class Heartbeats:
 
     def __init__(self, process: LivingProcess) -> None:
         self._process = process
-        self._stream: Stream | None = None
+        self._stream: SimStream | None = None
         self._has_begun = False
         self._target = -1
         self._number = 0

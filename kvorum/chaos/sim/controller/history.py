@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.metadata.controller.controller import Reply, Request
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.metadata.controller.core.controller import Reply, Request
 from kvorum.metadata.requests import controller_requests as r
 from kvorum.metadata.requests.acl_requests import CreateAcls, DeleteAcls
 from kvorum.metadata.requests.config_requests import AlterClientQuotas, AlterConfigs
@@ -54,8 +54,9 @@ class Attempt:
     """One request at one controller, or (request None) one of the controller's own decisions.
 
     base_offset, values: the records that were proposed for the request, in `epoch`; no values if
-    none were. reply: the reply that the controller sent, None for none. is_decided: the controller
-    was active when the request arrived, so it may have proposed records.
+        none were.
+    reply: the reply that the controller sent, None for none.
+    is_decided: the controller was active when the request arrived, so it may have proposed records.
     """
 
     kind: str
@@ -95,8 +96,12 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """All attempts of a run. attempts: in order. by_place: (epoch, base offset) to the attempt that
-    proposed there. tally: counts of the brokers' requests: answered, refused or unanswered."""
+    """All attempts of a run.
+
+    attempts: in order.
+    by_place: (epoch, base offset) to the attempt that proposed there.
+    tally: counts of the brokers' requests: answered, refused or unanswered.
+    """
 
     attempts: list[Attempt] = field(default_factory=list)
     by_place: dict[tuple[int, int], Attempt] = field(default_factory=dict)

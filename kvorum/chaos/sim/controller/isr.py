@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from kvorum.chaos.sim.kernel.network import Network
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.metadata.requests.controller_requests import AlterPartition, IsrProposal
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.network import Network
     from kvorum.chaos.sim.quorum.node import SimNode
-    from kvorum.metadata.controller.controller import Request
+    from kvorum.metadata.controller.core.controller import Request
 
 SHRINKS, EXPANDS = 0.6, 0.8
 """Share of checks in which a leader proposes a needed shrink, or a needed expansion, of the ISR."""
@@ -35,102 +35,86 @@ OLD_FOLLOWERS = 0.05
 process of the follower."""
 
 
-class Follower(Protocol):
-    """The broker of a follower (`chaos.sim.controller.brokers.SimBroker`). epoch_before: the broker
-    epoch of one of its earlier processes; -1 if none is known."""
+class SimIsrProposals:
+    """The ISR proposals of one broker process.
 
-    epoch_before: int
+    ask: sends a request to the controller that the broker takes for active; its second argument
+        gets the reply, None if there is none.
+    epoch_of_reachable: the broker epoch under which a follower fetches from this leader; -1 if it
+        does not.
+    old_epoch_of: the broker epoch of an earlier process of a follower; -1 if none is known.
+    """
 
-
-class IsrWorld(Protocol):
-    """The part of a world that leaders use."""
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def brokers(self) -> Mapping[int, Follower]: ...
-
-    def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
-        """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
-
-
-class LeadingProcess(Protocol):
-    """A broker process that leads partitions (`chaos.sim.controller.brokers.SimBrokerProcess`)."""
-
-    broker_epoch: int
-
-    @property
-    def world(self) -> IsrWorld: ...
-
-    @property
-    def node(self) -> SimNode: ...
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    def ask(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Send a request to the controller that the broker takes for active; on_reply gets None if
-        no answer arrives."""
-
-
-class IsrProposals:
-    """The ISR proposals of one broker process."""
-
-    def __init__(self, process: LeadingProcess, rng: random.Random) -> None:
-        self._process = process
+    def __init__(
+        self,
+        node: SimNode,
+        network: Network,
+        rng: random.Random,
+        *,
+        ask: Callable[[Request, Callable[[Any], None]], None],
+        epoch_of_reachable: Callable[[int], int],
+        old_epoch_of: Callable[[int], int],
+    ) -> None:
+        self._node = node
+        self._network = network
         self._rng = rng
+        self._ask = ask
+        self._epoch_of_reachable = epoch_of_reachable
+        self._old_epoch_of = old_epoch_of
         self._in_flight: set[TopicIdPartition] = set()
         self._sent: deque[AlterPartition] = deque(maxlen=REMEMBERED_MAX)
 
-    def propose(self) -> None:
-        """Propose the changes that are due."""
-        process, rng = self._process, self._rng
-        image, own_id = process.image, process.node.node_id
-        is_rough = process.world.network.is_rough
+    def propose(self, image: ClusterImage, broker_epoch: int) -> None:
+        """Propose the changes that are due in this image, under the process's own epoch."""
+        rng, own_id = self._rng, self._node.node_id
+        is_rough = self._network.is_rough
         if is_rough and self._sent and rng.random() < REPEATS:
-            process.ask(rng.choice(self._sent), lambda reply: None)
+            self._ask(rng.choice(self._sent), lambda reply: None)
         reachable: dict[int, int] = {}
         for broker_id in image.brokers:
-            epoch = process.world.epoch_of_reachable(own_id, broker_id)
+            epoch = self._epoch_of_reachable(broker_id)
             if epoch < 0 or (is_rough and rng.random() < FALSE_ALARMS):
                 continue
             if is_rough and rng.random() < OLD_FOLLOWERS:
                 # Pretends that the last fetch that the leader saw came from the follower's previous
                 # process: the proposal names a broker epoch that is over.
-                epoch = max(process.world.brokers[broker_id].epoch_before, -1)
+                epoch = self._old_epoch_of(broker_id)
             reachable[broker_id] = epoch
+        active = {broker.broker_id for broker in image.brokers.values() if broker.is_active}
         proposals = []
         for topic_id, topic in sorted(image.topics.items()):
             for partition_id, partition in sorted(topic.partitions.items()):
                 key = (topic_id, partition_id)
                 if partition.leader != own_id or key in self._in_flight:
                     continue
-                members = self._wanted(partition, own_id, reachable)
+                members = self._wanted(partition, own_id, reachable, active)
                 if members is not None:
                     proposals.append(self._proposal(key, partition, members, reachable))
         if not proposals:
             return
         keys = {(p.topic_id, p.partition_id) for p in proposals}
         request = AlterPartition(
-            broker_id=own_id, broker_epoch=process.broker_epoch, proposals=tuple(proposals)
+            broker_id=own_id, broker_epoch=broker_epoch, proposals=tuple(proposals)
         )
         self._in_flight |= keys
         self._sent.append(request)
         forget: Callable[[Any], None] = partial(self._forget, keys)
-        process.ask(request, forget)
+        self._ask(request, forget)
 
     def _forget(self, keys: set[TopicIdPartition], _: Any) -> None:
         self._in_flight -= keys
 
     def _wanted(
-        self, partition: PartitionImage, own_id: int, reachable: dict[int, int]
+        self,
+        partition: PartitionImage,
+        own_id: int,
+        reachable: dict[int, int],
+        active: set[int],
     ) -> tuple[int, ...] | None:
         rng = self._rng
         stay = [r for r in partition.isr if r in reachable or r == own_id]
         if len(stay) < len(partition.isr):
             return tuple(stay) if rng.random() < SHRINKS else None
-        active = {b.broker_id for b in self._process.image.brokers.values() if b.is_active}
         joining = [
             r
             for r in partition.replicas

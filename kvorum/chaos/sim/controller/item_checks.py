@@ -11,7 +11,7 @@ from typing import Any
 from kvorum.chaos.sim.controller import broker_checks
 from kvorum.chaos.sim.controller.broker_checks import NO_TRACE, SURVIVES, Verdicts
 from kvorum.chaos.sim.controller.history import Attempt
-from kvorum.metadata.access.model import Acl
+from kvorum.metadata.image.acl import Acl
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, PartitionImage
 from kvorum.metadata.requests import controller_requests as r
 from kvorum.metadata.requests.acl_requests import AclCreation, CreateAcls, DeleteAcls
@@ -63,6 +63,22 @@ def _created(
             )
         elif item.name not in done:
             yield topic == before.topic(item.name), NO_TRACE, f"{item.name} was not made"
+        if item.error is ErrorCode.INVALID_REPLICATION_FACTOR:
+            yield (
+                _is_factor_too_large(request, item.name, before),
+                "PlannedStopBlocksNothing",
+                f"{item.name} has more replicas than there are brokers, but for those that are "
+                "shutting down, or no broker is in service",
+            )
+
+
+def _is_factor_too_large(request: r.CreateTopics, name: str, image: ClusterImage) -> bool:
+    """True if a topic of this name asks for more replicas than the brokers can have. A broker that
+    has ended counts, after a controlled shutdown too."""
+    brokers = image.brokers.values()
+    count = sum(b.is_fenced or not b.in_controlled_shutdown for b in brokers)
+    factors = [topic.replication_factor for topic in request.topics if topic.name == name]
+    return not any(b.is_active for b in brokers) or any(not 0 < f <= count for f in factors)
 
 
 def _deleted(

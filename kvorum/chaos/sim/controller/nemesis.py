@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kvorum.chaos.faults import Fault, FlapLink, StopNode, StrikeOperation, describe
+from kvorum.chaos.faults import Fault, FlapLink, StopNode, StrikeOperation
+from kvorum.chaos.sim.controller.brokers import SimBroker
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
 from kvorum.chaos.sim.kernel.network import Link
-from kvorum.chaos.sim.quorum.nemesis import Nemesis, StruckWorld
+from kvorum.chaos.sim.quorum.changes import Operator
+from kvorum.chaos.sim.quorum.nemesis import QuorumNemesis
+from kvorum.chaos.sim.quorum.node import SimNode
 
 if TYPE_CHECKING:
     from kvorum.chaos.sim.controller.brokers import SimBroker
-    from kvorum.chaos.sim.controller.strikes import Strikes
-    from kvorum.chaos.sim.kernel.wire import Wire
     from kvorum.chaos.sim.quorum.node import SimNode
 
 
-class StruckCluster(StruckWorld, Protocol):
-    """The part of a world with brokers that faults change."""
-
-    @property
-    def controller_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def brokers(self) -> Mapping[int, SimBroker]: ...
-
-    @property
-    def strikes(self) -> Strikes: ...
-
-    @property
-    def wire(self) -> Wire: ...
-
-    @property
-    def tally(self) -> Counter[str]: ...
-
-
-class ControllerNemesis(Nemesis):
+class ControllerNemesis(QuorumNemesis):
     """The quorum's nemesis, with the faults that need a controller or brokers."""
 
-    def __init__(self, world: StruckCluster, rng: random.Random) -> None:
-        super().__init__(world)
+    def __init__(
+        self,
+        world: ClusterWorld,
+        operator: Operator,
+        brokers: Mapping[int, SimBroker],
+        rng: random.Random,
+    ) -> None:
+        super().__init__(world, operator)
         self._cluster = world
+        self._brokers = brokers
         self._rng = rng
 
     def _strike(self, fault: Fault) -> bool:
@@ -64,13 +53,13 @@ class ControllerNemesis(Nemesis):
         super().heal()
 
     def _stop_broker(self, fault: StopNode, node: SimNode) -> bool:
-        self._note(f"node={node.node_id} {describe(fault)}")
-        if node.node_id not in self._cluster.brokers or not node.is_up or node.is_paused:
+        self._note(f"node={node.node_id} {fault.text()}")
+        if node.node_id not in self._brokers or not node.is_up or node.is_paused:
             return False
-        return self._cluster.brokers[node.node_id].stop_cleanly(fault.duration_ms)
+        return self._brokers[node.node_id].stop_cleanly(fault.duration_ms)
 
     def _flap(self, fault: FlapLink) -> bool:
-        self._note(describe(fault))
+        self._note(fault.text())
         end_ms = self._cluster.timeline.now_ms + fault.duration_ms
         chosen = self._ids(fault.target)
         for broker_id in chosen:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kvorum.metadata.access.model import (
+from kvorum.metadata.controller.core.controller import Request
+from kvorum.metadata.image.acl import (
     WILDCARD,
     AclOperation,
     PatternType,
     Permission,
     ResourceType,
 )
-from kvorum.metadata.controller.controller import Request
 from kvorum.metadata.image.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.requests.acl_requests import (

@@ -14,8 +14,8 @@ from kvorum.chaos.sim.controller.history import Attempt, History, brief
 from kvorum.chaos.sim.controller.item_checks import problem_of
 from kvorum.chaos.sim.controller.reference import Reference
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.chaos.sim.quorum.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
 from kvorum.metadata.requests.controller_requests import ProducerIdBlock
 
 

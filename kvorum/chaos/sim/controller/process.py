@@ -1,53 +1,43 @@
-"""A controller's process: the real ControllerCore over a simulated node.
+"""A controller's process: the real QuorumController over a simulated node.
 
-It does the work of `metadata.controller.loop`, and of `raft.node` for proposals, in virtual time:
-all proposals of one turn become one append, and timers use the node's own clock.
+It does the work of `metadata.controller.loop`, and of `raft.node.raft_node` for proposals, in
+virtual time: all proposals of one turn become one append, and timers use the node's own clock.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kvorum.chaos.sim.controller.history import OWN, Attempt, History, kind_of
-from kvorum.chaos.sim.controller.machine import ImageMachine, ImageWorld
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
+from kvorum.chaos.sim.controller.history import OWN, Attempt, kind_of
+from kvorum.chaos.sim.controller.machine import ImageMachine
 from kvorum.chaos.sim.kernel.clock import Alarm
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.metadata.controller.controller import Controller, ControllerConfig, Reply, Request
-from kvorum.metadata.controller.controller_core import AT_ONCE_MS, ControllerCore
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.metadata.controller.core.controller import Controller, ControllerConfig, Reply, Request
+from kvorum.metadata.controller.core.quorum_controller import AT_ONCE_MS, QuorumController
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.raft.effects import LeaderChanged
-from kvorum.raft.events import Propose
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.roles.states import Follower
-from kvorum.raft.voters import VoterSet
+from kvorum.raft.core.states import Follower
+from kvorum.raft.model.effects import LeaderChanged
+from kvorum.raft.model.events import Propose
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.model.voters import VoterSet
 from kvorum.runtime.ids import NO_NODE
 from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.format.batch import build_batch
 from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.strikes import Strikes
     from kvorum.chaos.sim.quorum.node import SimNode
-
-
-class ControlledWorld(ImageWorld, Protocol):
-    """The part of a world that controllers use."""
-
-    @property
-    def history(self) -> History: ...
-
-    @property
-    def strikes(self) -> Strikes: ...
 
 
 class ControllerMachine(ImageMachine):
     """One process of a controller; implements `ControllerPort` for its core."""
 
-    world: ControlledWorld
+    world: ClusterWorld
 
-    def __init__(self, node: SimNode, state: ListState, world: ControlledWorld) -> None:
+    def __init__(self, node: SimNode, state: ListState, world: ClusterWorld) -> None:
         super().__init__(node, state, world)
         scenario = world.scenario
         self.controller = Controller(
@@ -62,7 +52,7 @@ class ControllerMachine(ImageMachine):
             rng=random.Random(f"{scenario.seed}-{node.node_id}-{node.incarnation}"),
             fencing_chunk=1 + scenario.seed % 4,
         )
-        self.core = ControllerCore(self.controller, self, chunk_bytes=scenario.chunk_bytes)
+        self.core = QuorumController(self.controller, self, chunk_bytes=scenario.chunk_bytes)
         self.is_running = node.is_up
         self._alarm = Alarm(world.timeline, node.clock, self._on_alarm)
         self._voters: VoterSet | None = None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.controller.record_checks import RecordChecks
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.state import VOTERS_PREFIX
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.state import VOTERS_PREFIX
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.record_codec import decode_record

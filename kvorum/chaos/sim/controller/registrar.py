@@ -4,9 +4,9 @@ log."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
 from kvorum.chaos.sim.controller.process import ControllerMachine
 from kvorum.chaos.sim.kernel.wire import Answer
 from kvorum.metadata.image.features import SUPPORTED
@@ -15,25 +15,10 @@ from kvorum.metadata.requests.controller_requests import RegisterControllerReque
 from kvorum.runtime.ids import new_uuid
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.kernel.wire import Wire
     from kvorum.chaos.sim.quorum.node import SimNode
 
 RETRY_PAUSE_MS = 100
 CALL_TIMEOUT_MS = 1_000
-
-
-class CallingWorld(Protocol):
-    """The part of a world through which a controller calls others."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def wire(self) -> Wire: ...
 
 
 class SimRegistrar:
@@ -41,7 +26,7 @@ class SimRegistrar:
 
     def __init__(
         self,
-        world: CallingWorld,
+        world: ClusterWorld,
         node: SimNode,
         machine: ControllerMachine,
         rng: random.Random,

@@ -8,9 +8,9 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kvorum.chaos.sim.fault_draws import CONTROLLER_DRAWS, QUORUM_DRAWS, VOTER_DRAWS
+from kvorum.chaos.sim.kernel.fault_draws import CONTROLLER_DRAWS, QUORUM_DRAWS, VOTER_DRAWS
+from kvorum.chaos.sim.kernel.schedule import ScheduledFault, draw_schedule
 from kvorum.chaos.sim.quorum.scenario import WHOLE_SNAPSHOT, Scenario
-from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
 
 KINDS_OF_ALL = ("strike-operation", "strike-operation", "crash-broker")
 """Kinds of faults in every seed; a draw decides about each of the others: 0.6 for one of

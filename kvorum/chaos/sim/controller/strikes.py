@@ -4,53 +4,28 @@ two moments."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kvorum.chaos.faults import StrikeOperation, describe
+from kvorum.chaos.faults import StrikeOperation
 from kvorum.chaos.sim.controller.history import Attempt
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.nodes import NodesWorld
 from kvorum.runtime.memory_disk import Killed, PowerCut
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.network import Network
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
     from kvorum.chaos.sim.quorum.node import SimNode
-    from kvorum.metadata.controller.controller import Reply
+    from kvorum.metadata.controller.core.controller import Reply
 
 ARMED_MAX = 32
 """Strikes that wait for their operation; above the limit the oldest is dropped."""
-
-
-class StrikeWorld(Protocol):
-    """The part of a world that strikes use."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def tally(self) -> Counter[str]: ...
-
-    def note(self, node: CheckedNode, text: str) -> None:
-        """Add a line to the trace."""
-
-    def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node after delay_ms, unless it has been started by then."""
 
 
 class Strikes:
     """The strikes that wait, and those that have hit. hits: counts by operation, moment (decided or
     committed) and means (how the node is hit)."""
 
-    def __init__(self, world: StrikeWorld) -> None:
+    def __init__(self, world: NodesWorld) -> None:
         self.hits: Counter[tuple[str, str, str]] = Counter()
         self._world = world
         self._armed: list[StrikeOperation] = []
@@ -97,7 +72,7 @@ class Strikes:
                 del self._armed[index]
                 self.hits[(fault.operation, moment, fault.means)] += 1
                 self._world.tally[f"operations hit when {moment}"] += 1
-                self._world.note(attempt_node(self._world, attempt), f"hit: {describe(fault)}")
+                self._world.note(attempt_node(self._world, attempt), f"hit: {fault.text()}")
                 return fault
         return None
 
@@ -106,7 +81,7 @@ class Strikes:
         match fault.means:
             case "kill" | "power":
                 node.stop(is_power_cut=fault.means == "power")
-                world.start_later(node, fault.duration_ms)
+                node.start_later(fault.duration_ms)
             case "pause":
                 node.pause()
                 incarnation = node.incarnation
@@ -123,6 +98,6 @@ class Strikes:
                 world.timeline.after(fault.duration_ms, partial(world.network.unblock, links))
 
 
-def attempt_node(world: StrikeWorld, attempt: Attempt) -> SimNode:
+def attempt_node(world: NodesWorld, attempt: Attempt) -> SimNode:
     """The node that decided the attempt."""
     return world.nodes[attempt.node_id]

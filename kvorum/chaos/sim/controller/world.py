@@ -9,33 +9,29 @@ from collections.abc import Callable
 from functools import partial
 
 from kvorum.chaos.sim.controller.admin import Administrators
+from kvorum.chaos.sim.controller.broker_machine import BrokerMachine
 from kvorum.chaos.sim.controller.brokers import SimBroker
-from kvorum.chaos.sim.controller.history import Attempt, History
-from kvorum.chaos.sim.controller.machine import BrokerMachine, ImageMachine, load_image_state
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
+from kvorum.chaos.sim.controller.machine import image_of, load_image_state
 from kvorum.chaos.sim.controller.nemesis import ControllerNemesis
 from kvorum.chaos.sim.controller.process import ControllerMachine
-from kvorum.chaos.sim.controller.reference import Reference
 from kvorum.chaos.sim.controller.registrar import SimRegistrar
-from kvorum.chaos.sim.controller.scenario import ControllerScenario, controller_scenario_of
-from kvorum.chaos.sim.controller.strikes import Strikes
-from kvorum.chaos.sim.kernel.wire import Wire
+from kvorum.chaos.sim.controller.scenario import controller_scenario_of
 from kvorum.chaos.sim.quorum.clients import Workload
-from kvorum.chaos.sim.quorum.nemesis import Nemesis
+from kvorum.chaos.sim.quorum.model.recovery import LoadState
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.chaos.sim.quorum.nemesis import QuorumNemesis
 from kvorum.chaos.sim.quorum.node import SimNode
-from kvorum.chaos.sim.quorum.process import Machine
-from kvorum.chaos.sim.quorum.recovery import LoadState
+from kvorum.chaos.sim.quorum.process import NodeMachine
 from kvorum.chaos.sim.quorum.scenario import Scenario
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.chaos.sim.quorum.world import QuorumOutcome, QuorumWorld
-from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.chaos.sim.quorum.world import QuorumOutcome
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import NO_LEADER
 
 
-class ControllerWorld(QuorumWorld):
-    """brokers: by node id. history: of all requests. reference: the image that all nodes must
-    have."""
+class ControllerWorld(ClusterWorld):
+    """brokers: by node id."""
 
-    scenario: ControllerScenario
     scenario_of: Callable[[int], Scenario] = staticmethod(controller_scenario_of)
 
     def __init__(self, scenario: Scenario) -> None:
@@ -52,7 +48,7 @@ class ControllerWorld(QuorumWorld):
 
     # The parts above the quorum.
 
-    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+    def machine_of(self, node: SimNode, state: ListState) -> NodeMachine:
         node_id = node.node_id
         if node_id in self.brokers:
             if node.is_up:
@@ -60,7 +56,7 @@ class ControllerWorld(QuorumWorld):
             return self.broker_machine_of(node, state)
         machine = ControllerMachine(node, state, self)
         if node.is_up:
-            rng = self._generator(f"registrar-{node_id}-{node.incarnation}")
+            rng = self.generator(f"registrar-{node_id}-{node.incarnation}")
             SimRegistrar(self, node, machine, rng)
         return machine
 
@@ -69,20 +65,15 @@ class ControllerWorld(QuorumWorld):
         return partial(load_image_state, self)
 
     def _make_clients(self) -> Workload:
-        # The network and the checks exist here, the nodes do not yet.
-        self._turn_rng = self._generator("turns")
-        self.history = History()
-        self.reference = Reference(self.checks.committed, self._cause_at)
-        self.reference.checks.is_unclean_default = self.scenario.is_unclean
-        self.wire = Wire(self.timeline, self.network)
-        self.strikes = Strikes(self)
-        self.brokers = {node_id: self.broker_of(node_id) for node_id in self.broker_ids}
-        self.administrators = self.administrators_of(self._generator("administrators"))
+        self._make_shared()
+        for node_id in self.broker_ids:
+            self.brokers[node_id] = self.broker_of(node_id)
+        self.administrators = self.administrators_of(self.generator("administrators"))
         return self.administrators
 
     def broker_of(self, node_id: int) -> SimBroker:
         """A new simulated broker for a node."""
-        return SimBroker(self, node_id, self._generator(f"broker-{node_id}"))
+        return SimBroker(self, self.brokers, node_id, self.generator(f"broker-{node_id}"))
 
     def broker_machine_of(self, node: SimNode, state: ListState) -> BrokerMachine:
         """The state machine of a broker's process."""
@@ -92,36 +83,10 @@ class ControllerWorld(QuorumWorld):
         """The administrators of the run."""
         return Administrators(self, rng)
 
-    def _make_nemesis(self) -> Nemesis:
-        return ControllerNemesis(self, self._generator("nemesis"))
-
-    # The methods that the parts call.
-
-    def turn_ms(self) -> int:
-        """Pause of a process between two chunks of the log, in which other events happen."""
-        return self._turn_rng.randint(0, self.scenario.turn_ms_max)
-
-    def image_of(self, node: SimNode) -> ClusterImage:
-        """The committed image of this node."""
-        machine = node.machine
-        return machine.image if isinstance(machine, ImageMachine) else EMPTY_IMAGE
-
-    def epoch_of_reachable(self, leader_id: int, broker_id: int) -> int:
-        """The broker epoch under which a follower fetches from a leader; -1 if it does not."""
-        broker = self.brokers.get(broker_id)
-        if broker is None or broker.process is None or not broker.process.is_serving:
-            return -1
-        node, network = broker.node, self.network
-        if node.is_paused or not (
-            network.is_open(leader_id, broker_id) and network.is_open(broker_id, leader_id)
-        ):
-            return -1
-        return broker.process.broker_epoch
+    def _make_nemesis(self) -> QuorumNemesis:
+        return ControllerNemesis(self, self.operator, self.brokers, self.generator("nemesis"))
 
     # Inside.
-
-    def _cause_at(self, epoch: int, offset: int) -> Attempt | None:
-        return self.history.by_place.get((epoch, offset))
 
     def _begin_broker(self, node: SimNode, incarnation: int) -> None:
         if node.is_up and node.incarnation == incarnation:
@@ -155,7 +120,7 @@ class ControllerWorld(QuorumWorld):
         return (
             newest.end_offset == end_offset
             and self._is_whole(newest)
-            and all(_differs_in_offset_only(self.image_of(node), newest) for node in nodes)
+            and all(_differs_in_offset_only(image_of(node), newest) for node in nodes)
         )
 
     def _is_whole(self, image: ClusterImage) -> bool:
@@ -173,9 +138,7 @@ class ControllerWorld(QuorumWorld):
         return (
             f"{super()._summary()}; brokers {sorted(image.brokers)}, not active {fenced}, "
             f"offset {image.end_offset}, served {self.administrators.served}; "
-            + "; ".join(
-                f"{n.node_id} at {self.image_of(n).end_offset}" for n in self.nodes.values()
-            )
+            + "; ".join(f"{n.node_id} at {image_of(n).end_offset}" for n in self.nodes.values())
         )
 
 

@@ -117,8 +117,9 @@ class SimAsyncDisk:
 class SimTask(Generic[T]):
     """One coroutine and its progress.
 
-    result: its return value; error: the OSError or KvorumError that it ended with. `step` raises a
-    power cut, a broken invariant and any other error, for the simulator to handle.
+    result: its return value.
+    error: the OSError or KvorumError that it ended with. `step` raises a power cut, a broken
+        invariant and any other error, for the simulator to handle.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:

@@ -12,7 +12,11 @@ from kvorum.runtime.errors import InvariantViolated
 
 
 class CheckFailed(InvariantViolated):
-    """A check found a violation. name: of the check; message: the facts that it found."""
+    """A check found a violation.
+
+    name: of the check.
+    message: the facts that it found.
+    """
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 
 RATE_EXACT = 1000
 """Rate of an exact clock: local milliseconds in 1000 milliseconds of virtual time."""
@@ -58,7 +58,7 @@ class Alarm:
 
     __slots__ = ("_at_ms", "_clock", "_ring", "_serial", "_timeline")
 
-    def __init__(self, timeline: Timeline, clock: LocalClock, ring: Callable[[], None]) -> None:
+    def __init__(self, timeline: SimTimeline, clock: LocalClock, ring: Callable[[], None]) -> None:
         self._timeline = timeline
         self._clock = clock
         self._ring = ring

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kvorum.chaos.sim.kernel.clock import Alarm, LocalClock
 from kvorum.chaos.sim.kernel.network import Host
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 from kvorum.runtime.memory_disk import MemoryDisk, PowerCut
 
 if TYPE_CHECKING:
@@ -39,21 +39,8 @@ ROUNDING_MS = 1e-6
 Call = Callable[..., object]
 
 
-class LoopWorld(Protocol):
-    """The part of a world that decides the times of events."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    def fsync_ms(self) -> int:
-        """The duration of the next fsync."""
-
-
 class LoopHost(Host, Protocol):
     """The machine whose process runs on the loop (`chaos.sim.quorum.node.SimNode`)."""
-
-    @property
-    def world(self) -> LoopWorld: ...
 
     @property
     def clock(self) -> LocalClock: ...
@@ -69,16 +56,26 @@ class LoopHost(Host, Protocol):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """The loop of one process. on_turn: called after every callback.
+    """The loop of one process.
 
+    thread_ms: the duration of the next call in a thread.
+    on_turn: called after every callback.
     sockets: the open sockets of the process, by descriptor.
     """
 
-    def __init__(self, node: LoopHost, on_turn: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        node: LoopHost,
+        timeline: SimTimeline,
+        *,
+        thread_ms: Callable[[], int],
+        on_turn: Callable[[], None],
+    ) -> None:
         self.sockets: dict[int, SimSocket] = {}
         self._node = node
         self._incarnation = node.incarnation
-        self._timeline = node.world.timeline
+        self._timeline = timeline
+        self._thread_ms = thread_ms
         self._on_turn = on_turn
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
@@ -197,7 +194,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             if self.is_alive:
                 self._node.submit(run)
 
-        self._timeline.after(self._node.world.fsync_ms(), arrive)
+        self._timeline.after(self._thread_ms(), arrive)
         return future
 
     # --- futures and tasks -------------------------------------------------------------------

@@ -18,26 +18,12 @@ Link = tuple[int, int]
 """Sender and receiver."""
 
 
-class Roughness(Protocol):
-    """The disturbances of a network (`chaos.sim.quorum.scenario.Scenario`). delay_ms_max: delays
-    are drawn from [0, max]. spike, loss, duplication: probabilities for each message."""
-
-    @property
-    def delay_ms_max(self) -> int: ...
-
-    @property
-    def spike(self) -> float: ...
-
-    @property
-    def loss(self) -> float: ...
-
-    @property
-    def duplication(self) -> float: ...
-
-
 class Host(Protocol):
-    """A machine with one process on the network. is_dark: the whole machine is down, so that
-    connections to it are not even refused. incarnation: of its present or last process."""
+    """A machine with one process on the network.
+
+    is_dark: the whole machine is down, so that connections to it are not even refused.
+    incarnation: of its present or last process.
+    """
 
     @property
     def node_id(self) -> int: ...
@@ -58,22 +44,35 @@ class Host(Protocol):
 class Network:
     """is_rough: loss, duplication and spikes happen; cuts apply in any case.
 
+    delay_ms_max: delays are drawn from [0, max].
+    spike, loss, duplication: probabilities for each message.
     on_break: the carriers of messages; each is called for a node whose connections break.
     """
 
-    def __init__(self, rng: random.Random, roughness: Roughness) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        delay_ms_max: int,
+        spike: float,
+        loss: float,
+        duplication: float,
+    ) -> None:
         self.is_rough = True
         self.on_break: list[Callable[[int], None]] = []
         self._rng = rng
-        self._roughness = roughness
+        self._delay_ms_max = delay_ms_max
+        self._spike = spike
+        self._loss = loss
+        self._duplication = duplication
         self._blocked: Counter[Link] = Counter()
 
     # The methods that carriers of messages call.
 
     def delay_ms(self) -> int:
         """The delay of the next message."""
-        delay_ms = self._rng.randint(0, self._roughness.delay_ms_max)
-        if self.is_rough and self._roughness.spike and self._rng.random() < self._roughness.spike:
+        delay_ms = self._rng.randint(0, self._delay_ms_max)
+        if self.is_rough and self._spike and self._rng.random() < self._spike:
             delay_ms += self._rng.randint(0, SPIKE_MS_MAX)
         return delay_ms
 
@@ -82,9 +81,9 @@ class Network:
         if (sender_id, receiver_id) in self._blocked:
             return 0
         if self.is_rough:
-            if self._roughness.loss and self._rng.random() < self._roughness.loss:
+            if self._loss and self._rng.random() < self._loss:
                 return 0
-            if self._roughness.duplication and self._rng.random() < self._roughness.duplication:
+            if self._duplication and self._rng.random() < self._duplication:
                 return 2
         return 1
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from kvorum.chaos.sim.kernel.network import Host, Network
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 
 REPEAT_MS = 40
 """Interval of retransmissions over a cut link."""
@@ -25,7 +25,7 @@ LOST_MS = 200
 
 Data = bytes | bytearray | memoryview
 OnBytes = Callable[[bytes, int], None]
-"""Called with the received bytes, and the event (`Timeline.events`) at which they were sent."""
+"""Called with the received bytes, and the event (`SimTimeline.events`) at which they were sent."""
 
 
 class SocketLoop(Protocol):
@@ -54,7 +54,7 @@ class SimSocket:
 
     def __init__(
         self,
-        links: Links,
+        links: SimConnections,
         node: Host | None,
         loop: SocketLoop | None,
         descriptor: int,
@@ -158,11 +158,11 @@ class _Listener:
     accept: Callable[[SimSocket], None]
 
 
-class Links:
+class SimConnections:
     """All connections of a run."""
 
     def __init__(
-        self, timeline: Timeline, network: Network, client_delay_ms: Callable[[], int]
+        self, timeline: SimTimeline, network: Network, client_delay_ms: Callable[[], int]
     ) -> None:
         self._timeline = timeline
         self._network = network

@@ -20,11 +20,11 @@ EVENTS_MAX = 300_000
 """Maximum number of events of one run; more mean an endless loop in which no time passes."""
 
 
-class Timeline:
+class SimTimeline:
     """now_ms: virtual time, which no node sees (each has its own clock).
 
-    events: the number of calls so far, which also orders clients' observations. digest: of the
-    content and order of every trace line and of every number passed to `fold`.
+    events: the number of calls so far, which also orders clients' observations.
+    digest: of the content and order of every trace line and of every number passed to `fold`.
     """
 
     def __init__(self) -> None:

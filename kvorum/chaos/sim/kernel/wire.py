@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from kvorum.chaos.sim.kernel.network import Host, Link, Network
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 
 REPEAT_MS = 40
 """Interval at which the end of a connection is reported again over a cut link."""
@@ -52,7 +52,7 @@ class _Call:
     is_over: bool = False
 
 
-class Stream:
+class SimStream:
     """A stream of requests and answers, from the client's side. Answers go to `on_answer`; the end
     of the stream, unless the client closed it, to `on_end`."""
 
@@ -66,8 +66,9 @@ class Stream:
         on_answer: Callable[[Any], None],
         on_end: Callable[[], None],
     ) -> None:
-        """serve: called at the server for each request; on_gone: called there at the stream's
-        end."""
+        """serve: called at the server for each request.
+        on_gone: called there at the stream's end.
+        """
         self.ends = ends
         self.is_open = True
         self._is_served = True
@@ -154,12 +155,12 @@ class Stream:
 class Wire:
     """All connections of a run."""
 
-    def __init__(self, timeline: Timeline, network: Network) -> None:
+    def __init__(self, timeline: SimTimeline, network: Network) -> None:
         self.timeline = timeline
         self._network = network
         self._refused: Counter[Link] = Counter()
         self._calls: list[_Call] = []
-        self._streams: list[Stream] = []
+        self._streams: list[SimStream] = []
         network.on_break.append(self.break_connections)
 
     def call(
@@ -202,9 +203,9 @@ class Wire:
         on_gone: Callable[[], None],
         on_answer: Callable[[Any], None],
         on_end: Callable[[], None],
-    ) -> Stream:
+    ) -> SimStream:
         """A new stream from client to server, without a message yet."""
-        stream = Stream(
+        stream = SimStream(
             self,
             self._ends(client, server),
             serve=serve,

@@ -1,5 +1,5 @@
 """Brokers whose processes are real from the socket down: listener, API handlers, replicas,
-fetchers, ISR proposals, maintenance and logs, put together as `launch.broker_process` does it.
+fetchers, ISR proposals, maintenance and logs, put together as `BrokerProcess` does it.
 
 Registration and heartbeats are those of the controller's world.
 """
@@ -11,26 +11,27 @@ import errno
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from kvorum.broker.api.services import Services
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.controller.controller_api import Controller
+from kvorum.broker.controller_channel.controller_api import ControllerChannel as Controller
 from kvorum.broker.log_dirs.log_directories import FoundDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.network.server import KafkaServer
-from kvorum.broker.network.services import Services
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.controller.brokers import BrokerWorld, SimBroker, SimBrokerProcess
-from kvorum.chaos.sim.controller.machine import BrokerMachine
+from kvorum.broker.server import KafkaServer
+from kvorum.chaos.sim.controller.broker_machine import BrokerMachine
+from kvorum.chaos.sim.controller.brokers import SimBroker, SimBrokerProcess
 from kvorum.chaos.sim.kernel.event_loop import SimLoop
 from kvorum.chaos.sim.kernel.sockets import SimSocket
+from kvorum.chaos.sim.partitions.data_world import WALL_START_MS, DataWorld
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.memory_disk import PowerCut
 from kvorum.runtime.sockets import CONNECT_TIMEOUT_MS
-from kvorum.storage.log.checkpoints import (
+from kvorum.storage.files.checkpoints import (
     read_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
@@ -39,37 +40,20 @@ from kvorum.storage.log.checkpoints import (
 if TYPE_CHECKING:
     import socket
 
-    from kvorum.chaos.sim.kernel.sockets import Links
-    from kvorum.chaos.sim.partitions.scenario import PartitionScenario
-    from kvorum.chaos.sim.partitions.watch import Watch
     from kvorum.chaos.sim.quorum.node import SimNode
 
 DATA_DIRECTORY = "/node"
 """The first data directory, which also holds the metadata log
-(`chaos.sim.quorum.recovery.DIRECTORY`)."""
+(`chaos.sim.quorum.model.recovery.DIRECTORY`)."""
 
 FURTHER_DIRECTORY = "/further"
 """The second data directory, of brokers that have two."""
 
-WALL_START_MS = 1_700_000_000_000
 WALL_SKEW_MS = 7
 """Difference between the wall clocks of two nodes with consecutive ids: real machines never
 agree."""
 
 UNANSWERED = Rejected(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
-
-
-class PartitionBrokerWorld(BrokerWorld, Protocol):
-    """The part of a world that brokers with partitions use."""
-
-    @property
-    def scenario(self) -> PartitionScenario: ...
-
-    @property
-    def links(self) -> Links: ...
-
-    @property
-    def watch(self) -> Watch: ...
 
 
 class NodeClock:
@@ -87,8 +71,8 @@ class NodeClock:
 
 
 class SimController:
-    """The methods of `broker.controller.controller_api.Controller` that replicas and the handlers
-    of producers' requests call."""
+    """The methods of the `controller_api.Controller` of brokers that replicas and the handlers of
+    producers' requests call."""
 
     def __init__(self, process: PartitionProcess) -> None:
         self._process = process
@@ -127,7 +111,7 @@ class PartitionBroker(SimBroker):
     """A broker of the controller's world; the files of a clean shutdown are on the disk, where the
     real broker puts them."""
 
-    world: PartitionBrokerWorld
+    world: DataWorld
     process: PartitionProcess | None
 
     def begin(self) -> None:
@@ -140,7 +124,7 @@ class PartitionBroker(SimBroker):
                 epoch = None
                 try:
                     if not node.disk.exists(path):
-                        # As in `launch.identity`: the folder's own name must be durable.
+                        # As in a node's identity: the folder's own name must be durable.
                         node.disk.make_dirs(path)
                         node.disk.sync_dir("/")
                     epoch = read_clean_shutdown(node.disk, path)
@@ -181,8 +165,12 @@ class PartitionMachine(BrokerMachine):
 
 
 class PartitionProcess(SimBrokerProcess):
-    """One process of a broker. manager, server: the real ones. is_publishing: changes of the image
-    are handed to the manager; false before the process serves, and once it shuts down."""
+    """One process of a broker.
+
+    manager, server: the real ones.
+    is_publishing: changes of the image are handed to the manager; false before the process serves,
+        and once it shuts down.
+    """
 
     EAGER: ClassVar[float] = 0.0
 
@@ -191,7 +179,9 @@ class PartitionProcess(SimBrokerProcess):
         node, world = self._node, broker.world
         self._partition_world = world
         self.is_publishing = False
-        self.loop = SimLoop(node, self._after_turn)  # type: ignore[abstract]
+        self.loop = SimLoop(  # type: ignore[abstract]
+            node, world.timeline, thread_ms=node.world.fsync_ms, on_turn=self._after_turn
+        )
         config = broker_config(world)
         port = cast(Controller, SimController(self))
         rng = random.Random(f"{world.scenario.seed}-replicas-{node.node_id}-{node.incarnation}")
@@ -265,7 +255,7 @@ class PartitionProcess(SimBrokerProcess):
             self.manager.publish(delta, image)
 
     def _begin(self) -> None:
-        # As in `launch.broker_process`, right before logs are opened.
+        # As in `launch.nodes.broker_process`, right before logs are opened.
         for directory in self.manager.directories.items:
             try:
                 remove_clean_shutdown(self._node.disk, directory.path)
@@ -303,7 +293,7 @@ class PartitionProcess(SimBrokerProcess):
     def _end_process(self) -> None:
         if self._is_mine():
             self._node.stop(is_power_cut=False)
-            self._world.start_later(self._node, self._broker.stop_down_ms)
+            self._node.start_later(self._broker.stop_down_ms)
 
     def _look_at_followers(self) -> None:
         """No effect: the real ISR link checks the followers."""
@@ -354,10 +344,10 @@ class PartitionProcess(SimBrokerProcess):
 
     def _after_turn(self) -> None:
         if self._is_mine():
-            self._partition_world.watch.observe(self._node, self)
+            self._partition_world.watch.observe(self._node, self.replicas())
 
 
-def paths_of(world: PartitionBrokerWorld) -> tuple[str, ...]:
+def paths_of(world: DataWorld) -> tuple[str, ...]:
     """The data directories of every broker."""
     return (DATA_DIRECTORY, FURTHER_DIRECTORY)[: world.scenario.directories]
 
@@ -367,7 +357,7 @@ def _directory_id(node_id: int, number: int) -> bytes:
     return bytes([number + 1]) * 12 + node_id.to_bytes(4, "big")
 
 
-def broker_config(world: PartitionBrokerWorld) -> BrokerConfig:
+def broker_config(world: DataWorld) -> BrokerConfig:
     """A broker's configuration: intervals short enough for a run of seconds, segments of a few
     batches."""
     scenario = world.scenario
@@ -393,6 +383,13 @@ def broker_config(world: PartitionBrokerWorld) -> BrokerConfig:
     )
 
 
-def image_of(world: PartitionBrokerWorld, node_id: int) -> ClusterImage:
-    """The cluster as this broker's Metadata answers show it."""
-    return world.image_of(world.nodes[node_id])
+def running(broker: SimBroker) -> PartitionProcess | None:
+    """The broker's process, if it is up."""
+    found = broker.process
+    return found if isinstance(found, PartitionProcess) else None
+
+
+def replica_of(broker: SimBroker, topic_id: bytes, partition_id: int) -> Replica | None:
+    """The replica, if the broker's process is up and has it."""
+    process = running(broker)
+    return None if process is None else process.manager.registry.find(topic_id, partition_id)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import Protocol
 
-from kvorum.chaos.sim.controller.admin import AdministeredWorld, Administrators
-from kvorum.chaos.sim.partitions.consumers import Consumer, ConsumerWorld
-from kvorum.chaos.sim.partitions.deleters import Deleter, DeleterWorld
-from kvorum.chaos.sim.partitions.final_checks import JudgedWorld, check_replicas_equal
-from kvorum.chaos.sim.partitions.producers import ACKS_ALL, Producer, ProducerWorld
-from kvorum.chaos.sim.partitions.scenario import PartitionScenario
-from kvorum.metadata.controller.controller import Request
+from kvorum.chaos.sim.controller.admin import Administrators
+from kvorum.chaos.sim.partitions.consumers import SimConsumer
+from kvorum.chaos.sim.partitions.data_world import DataWorld
+from kvorum.chaos.sim.partitions.deleters import Deleter
+from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
+from kvorum.chaos.sim.partitions.producers import ACKS_ALL, SimProducer
+from kvorum.chaos.sim.partitions.recorder import Recorder
+from kvorum.metadata.controller.core.controller import Request
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.requests.config_requests import (
     AlterConfigs,
@@ -37,22 +37,14 @@ PARTITIONS_MAX = 3
 PRODUCERS_FROM_MS = 900
 
 
-class ServedWorld(
-    AdministeredWorld, ProducerWorld, ConsumerWorld, DeleterWorld, JudgedWorld, Protocol
-):
-    """The part of a world that all users of the cluster share."""
-
-    @property
-    def scenario(self) -> PartitionScenario: ...
-
-
 class PartitionClients(Administrators):
     """All clients of a run: the administrators (this object), its producers and its consumers."""
 
-    def __init__(self, world: ServedWorld, rng: random.Random) -> None:
+    def __init__(self, world: DataWorld, recorder: Recorder, rng: random.Random) -> None:
         super().__init__(world, rng)
-        self.producers: list[Producer] = []
-        self.consumers: list[Consumer] = []
+        self._recorder = recorder
+        self.producers: list[SimProducer] = []
+        self.consumers: list[SimConsumer] = []
         self.request_of = self._request
         self._cluster = world
         self._changes = 0
@@ -69,8 +61,9 @@ class PartitionClients(Administrators):
         for number in range(scenario.producers):
             topic, partition = places[number % len(places)]
             acks = ACKS_ALL if rng.random() < scenario.acks_all else rng.choice((0, 1))
-            producer = Producer(
+            producer = SimProducer(
                 world,
+                self._recorder,
                 random.Random(rng.random()),
                 number=number,
                 topic=topic,
@@ -82,8 +75,9 @@ class PartitionClients(Administrators):
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), producer.run)
         for number in range(scenario.consumers):
             topic, partition = places[number % len(places)]
-            consumer = Consumer(
+            consumer = SimConsumer(
                 world,
+                self._recorder,
                 random.Random(rng.random()),
                 number=number,
                 topic=topic,
@@ -115,7 +109,7 @@ class PartitionClients(Administrators):
             self._has_read_all(consumer) for consumer in self.consumers
         )
 
-    def _has_read_all(self, consumer: Consumer) -> bool:
+    def _has_read_all(self, consumer: SimConsumer) -> bool:
         world = self._cluster
         topic = world.reference.newest.topic(consumer.topic)
         if topic is None:
@@ -130,7 +124,7 @@ class PartitionClients(Administrators):
         check_replicas_equal(self._cluster)
         for producer in self.producers:
             producer.check_acknowledged()
-        self._cluster.recorder.judge()
+        self._recorder.judge()
 
     # --- requests of administrators ----------------------------------------------------------
 

@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, Told, View
+from kvorum.chaos.sim.partitions.history import HeldBatch, PartitionHistory, ReplicaView, Told
 
 
-class Record(NamedTuple):
+class CompactedRecord(NamedTuple):
     offset: int
     epoch: int
     key: bytes
     value: bytes | None
 
 
-ReadRecords = Callable[[int, int], Sequence[Record]]
+ReadRecords = Callable[[int, int], Sequence[CompactedRecord]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactedView(View):
+class CompactedView(ReplicaView):
     """read_records: like `read`, but the records at these offsets."""
 
     read_records: ReadRecords
@@ -35,17 +35,20 @@ class CompactedView(View):
 
 @dataclass(slots=True, kw_only=True)
 class CompactedHistory(PartitionHistory):
-    """The history of a compacted partition. records: the committed ones by offset; `offsets` has
-    their offsets in order. last: the offset of each key's last record. overtaken: offsets of
-    records that compaction may have removed for a later record of the key, which an allowed loss
-    then took away."""
+    """The history of a compacted partition.
 
-    records: dict[int, Record] = field(default_factory=dict)
+    records: the committed ones by offset; `offsets` has their offsets in order.
+    last: the offset of each key's last record.
+    overtaken: offsets of records that compaction may have removed for a later record of the key,
+        which an allowed loss then took away.
+    """
+
+    records: dict[int, CompactedRecord] = field(default_factory=dict)
     offsets: list[int] = field(default_factory=list)
     last: dict[bytes, int] = field(default_factory=dict)
     overtaken: set[int] = field(default_factory=set)
 
-    def _extend(self, view: View) -> None:
+    def _extend(self, view: ReplicaView) -> None:
         before = self.end_offset
         PartitionHistory._extend(self, view)
         if isinstance(view, CompactedView) and self.end_offset > before:
@@ -54,7 +57,7 @@ class CompactedHistory(PartitionHistory):
                 self.offsets.append(record.offset)
                 self.last[record.key] = record.offset
 
-    def _check_bounds(self, view: View) -> None:
+    def _check_bounds(self, view: ReplicaView) -> None:
         PartitionHistory._check_bounds(self, view)
         # Neither retention nor DeleteRecords applies to this topic.
         check(
@@ -68,7 +71,7 @@ class CompactedHistory(PartitionHistory):
         # (seed 5).
         return bool(self.cuts)
 
-    def _shared_to(self, view: View, parts_at: int) -> int:
+    def _shared_to(self, view: ReplicaView, parts_at: int) -> int:
         # The replica may still have records that the committed log lacks, because compaction
         # removed them for later values. Those later values are now lost (seed 370494).
         if not isinstance(view, CompactedView):
@@ -90,7 +93,9 @@ class CompactedHistory(PartitionHistory):
         self.last = {self.records[at].key: at for at in self.offsets}
         self.overtaken |= {at for key, at in self.last.items() if key in keys}
 
-    def _first_difference(self, view: View, begin: int, end: int | None = None) -> int | None:
+    def _first_difference(
+        self, view: ReplicaView, begin: int, end: int | None = None
+    ) -> int | None:
         end = self.end_offset if end is None else end
         if begin >= end or not isinstance(view, CompactedView):
             return None
@@ -115,7 +120,7 @@ class CompactedHistory(PartitionHistory):
         )
         return min(extra, default=None)
 
-    def check_read(self, who: str, batch: Batch, told: Told) -> None:
+    def check_read(self, who: str, batch: HeldBatch, told: Told) -> None:
         """Check a batch that a consumer got; compaction may have removed some of its records."""
         if self.was_cut(batch.base_offset, told):
             return

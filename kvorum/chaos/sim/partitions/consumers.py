@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.partitions.history import Batch, Told
-from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
+from kvorum.chaos.sim.partitions.data_world import DataWorld
+from kvorum.chaos.sim.partitions.history import HeldBatch, Told
+from kvorum.chaos.sim.partitions.lookup import KnownLeader, LeaderConnection, look_up
 from kvorum.chaos.sim.partitions.recorder import Place, Recorder
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import check_crc, iter_headers
@@ -17,7 +18,6 @@ from kvorum.wire.fetch_codec import FetchPartition
 from kvorum.wire.replica_fetch_codec import ReplicaAnswer, pack_replica_fetch, parse_replica_answer
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.reference import Reference
     from kvorum.chaos.sim.partitions.history import PartitionHistory
 
 RETRY_MS = 100
@@ -40,22 +40,13 @@ SESSION_ERRORS = frozenset(
 )
 
 
-class ConsumerWorld(ClientWorld, Protocol):
-    """The part of a world that consumers use."""
-
-    @property
-    def reference(self) -> Reference: ...
-
-    @property
-    def recorder(self) -> Recorder: ...
-
-
-class Consumer:
+class SimConsumer:
     """A consumer of one partition. position: the next offset to read, of the topic topic_id."""
 
     def __init__(
         self,
-        world: ConsumerWorld,
+        world: DataWorld,
+        recorder: Recorder,
         rng: random.Random,
         *,
         number: int,
@@ -68,6 +59,7 @@ class Consumer:
         self.topic_id = b""
         self.position = 0
         self._world = world
+        self._recorder = recorder
         self._rng = rng
         self._name = f"consumer {number}"
         self._has_session = has_session
@@ -78,7 +70,7 @@ class Consumer:
         self._high_watermark = -1
         self._correlation_id = -1
         self._serial = 0
-        self._caller = Caller(
+        self._caller = LeaderConnection(
             world, on_open=self._begin, on_frame=self._on_frame, on_lost=self._look_again
         )
 
@@ -103,7 +95,7 @@ class Consumer:
         self._serial += 1
         self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))
 
-    def _is_newer(self, leader: Leader) -> bool:
+    def _is_newer(self, leader: KnownLeader) -> bool:
         """False if the leader is stale: a broker with old metadata may even name an earlier topic
         of the same name."""
         self._world.watch.catch_up()
@@ -240,7 +232,7 @@ class Consumer:
 
     def _read(self, part: ReplicaAnswer, records: bytes, sent_at: int) -> None:
         history = self._history
-        self._world.recorder.on_read(
+        self._recorder.on_read(
             self._name, Place(self.topic_id, self.partition_id), records, self.position
         )
         is_first = True
@@ -261,7 +253,7 @@ class Consumer:
             producer = None
             if header.producer_id >= 0:
                 producer = (header.producer_id, header.producer_epoch, header.base_sequence)
-            batch = Batch(
+            batch = HeldBatch(
                 header.base_offset,
                 header.last_offset,
                 header.leader_epoch,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, Leader, look_up
+from kvorum.chaos.sim.partitions.brokers import replica_of
+from kvorum.chaos.sim.partitions.data_world import DataWorld
+from kvorum.chaos.sim.partitions.lookup import KnownLeader, LeaderConnection, look_up
 from kvorum.chaos.sim.partitions.wire import CLIENT_ID
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import encode_request, read_response
 
 if TYPE_CHECKING:
-    from kvorum.broker.partition.replica import Replica
     from kvorum.chaos.sim.partitions.history import PartitionHistory
-    from kvorum.chaos.sim.quorum.clients import Workload
 
 TIMEOUT_MS = 900
 _API_KEY, _VERSION = 21, 2
@@ -34,28 +34,15 @@ REFUSALS = frozenset(
 )
 
 
-class DeleterWorld(ClientWorld, Protocol):
-    """The part of a world that deleters use."""
-
-    @property
-    def clients(self) -> Workload: ...
-
-    @property
-    def topic_names(self) -> tuple[str, ...]: ...
-
-    def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
-        """The replica, if the broker's process is up and has it."""
-
-
 class Deleter:
     """Sends a request at random intervals, for any partition that is not compacted, and never
     repeats one."""
 
-    def __init__(self, world: DeleterWorld, rng: random.Random) -> None:
+    def __init__(self, world: DataWorld, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
         self._asked: tuple[str, int, int] | None = None
-        self._caller = Caller(
+        self._caller = LeaderConnection(
             world, on_open=self._send, on_frame=self._on_frame, on_lost=self._forget
         )
 
@@ -129,7 +116,7 @@ class Deleter:
             self._note(history, leader, partition_id, offset)
 
     def _note(
-        self, history: PartitionHistory, leader: Leader, partition_id: int, offset: int
+        self, history: PartitionHistory, leader: KnownLeader, partition_id: int, offset: int
     ) -> None:
         """Note the deletion for the leader, and for every replica that has reported its log start
         to the leader: none of them may serve an offset below it again.
@@ -137,7 +124,7 @@ class Deleter:
         The request names the topic without its id. If the topic was deleted and created again, the
         answering leader has a replica of the new topic only, and nothing is noted.
         """
-        replica = self._world.replica(leader.broker_id, leader.topic_id, partition_id)
+        replica = replica_of(self._world.brokers[leader.broker_id], leader.topic_id, partition_id)
         if replica is None or not replica.core.is_leader or replica.log.start_offset < offset:
             return
         if replica.core.leader_epoch < history.trusted_epoch:

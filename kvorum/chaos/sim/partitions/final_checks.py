@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kvorum.broker.partition.replica import Replica
 from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.partitions.brokers import replica_of
 from kvorum.chaos.sim.partitions.compaction import CompactedHistory
+from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.chaos.sim.partitions.watch import view_of
 from kvorum.storage.format.batch import iter_headers
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.kernel.timeline import Timeline
     from kvorum.chaos.sim.partitions.history import PartitionHistory
-    from kvorum.chaos.sim.partitions.watch import Watch
-    from kvorum.chaos.sim.quorum.node import SimNode
 
 BYTES_MAX = 1 << 20
 
 
-class JudgedWorld(Protocol):
-    """The part of a world that is checked at the end."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def reference(self) -> Reference: ...
-
-    @property
-    def watch(self) -> Watch: ...
-
-    def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
-        """The replica, if the broker's process is up and has it."""
-
-
-def open_ends(world: JudgedWorld) -> str | None:
+def open_ends(world: DataWorld) -> str | None:
     """The reason why a partition has not recovered. None if every replica of every partition is in
     sync and as long as its leader, and every record is committed."""
     image = world.reference.newest
@@ -54,7 +29,7 @@ def open_ends(world: JudgedWorld) -> str | None:
                 return f"{name} leader {partition.leader}, ISR {partition.isr}"
             ends = set()
             for broker_id in partition.replicas:
-                replica = world.replica(broker_id, topic.topic_id, partition_id)
+                replica = replica_of(world.brokers[broker_id], topic.topic_id, partition_id)
                 if replica is None or replica.is_offline:
                     return f"{name} has no replica on {broker_id}"
                 ends |= {replica.log.end_offset, replica.core.high_watermark}
@@ -63,13 +38,13 @@ def open_ends(world: JudgedWorld) -> str | None:
     return None
 
 
-def check_replicas_equal(world: JudgedWorld) -> None:
+def check_replicas_equal(world: DataWorld) -> None:
     """Every replica has all committed records, with equal bytes, except those that retention
     deleted."""
     for (topic_id, partition_id), history in sorted(world.watch.histories.items()):
         found = []
         for broker_id in world.broker_ids:
-            replica = world.replica(broker_id, topic_id, partition_id)
+            replica = replica_of(world.brokers[broker_id], topic_id, partition_id)
             if replica is not None:
                 _check_again(world, history, broker_id, replica)
                 found.append((broker_id, replica))
@@ -78,7 +53,7 @@ def check_replicas_equal(world: JudgedWorld) -> None:
 
 
 def _check_again(
-    world: JudgedWorld, history: PartitionHistory, broker_id: int, replica: Replica
+    world: DataWorld, history: PartitionHistory, broker_id: int, replica: Replica
 ) -> None:
     """Check a replica from its first offset to the last, even if it was checked before."""
     known = history.known.get(broker_id)

@@ -1,8 +1,8 @@
 """The checks of one partition's replicas and of the answers to its clients.
 
 The checks keep the committed log: all batches below the high watermark of a leader. Every replica
-and every answer is compared with it. Facts arrive as `View`s and plain numbers, so that a test can
-supply a bad history.
+and every answer is compared with it. Facts arrive as `ReplicaView`s and plain numbers, so that a
+test can supply a bad history.
 
 Committed records may be lost in two ways only: every replica that vouches for them (the committed
 ISR and ELR) has lost its unsynced bytes, or an unclean election is held. `may_lose_from` is the
@@ -22,8 +22,11 @@ from kvorum.chaos.sim.kernel.checks import check
 NOTHING_LOST = 1 << 62
 
 
-class Batch(NamedTuple):
-    """A batch in a log. producer: id, epoch and first sequence, None without idempotence."""
+class HeldBatch(NamedTuple):
+    """A batch in a log.
+
+    producer: id, epoch and first sequence, None without idempotence.
+    """
 
     base_offset: int
     last_offset: int
@@ -40,12 +43,12 @@ class Told(NamedTuple):
     leader_epoch: int
 
 
-ReadBatches = Callable[[int, int], Sequence[Batch]]
+ReadBatches = Callable[[int, int], Sequence[HeldBatch]]
 """The batches of a log that have any offset from the first up to, but not including, the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ReplicaView:
     """One replica at the end of a turn. process: a count of its broker's processes.
 
     epoch_of: the epoch of an offset in the replica's own leader-epoch cache.
@@ -87,14 +90,20 @@ class ReplicaFacts:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionHistory:
-    """The facts about one partition, and its checks. name: for messages. replicas, isr, vouchers:
-    from the committed metadata, see `on_image`; isr_epoch: the leader epoch there.
-    - batches: the committed log; bases: their base offsets; end_offset: its end.
-    - newest_epoch: the newest epoch in which a leader was seen. leaders: epoch to broker.
-    - trusted_epoch: the leader epoch of the last loss that did or might happen; -1 for none.
-    - may_lose_from: the first offset that may be lost now. known: by broker.
-    - sequences: (producer id, epoch, first sequence) to the base offset of that batch.
+    """The facts about one partition, and its checks.
 
+    - name: for messages.
+    - replicas, isr, vouchers: from the committed metadata, see `on_image`.
+    - isr_epoch: the leader epoch in that metadata.
+    - batches: the committed log.
+    - bases: the batches' base offsets.
+    - end_offset: of the committed log.
+    - newest_epoch: the newest epoch in which a leader was seen.
+    - leaders: epoch to broker.
+    - trusted_epoch: the leader epoch of the last loss that did or might happen; -1 for none.
+    - may_lose_from: the first offset that may be lost now.
+    - known: what was seen of each broker's replica.
+    - sequences: (producer id, epoch, first sequence) to the base offset of that batch.
     - cuts: (event, offset, new leader epoch) of each loss that did or might happen.
     - epochs: of each broker, (event, leader epoch) of each epoch that it began to use.
     - losses: the number of losses.
@@ -108,7 +117,7 @@ class PartitionHistory:
     isr: frozenset[int] = frozenset()
     isr_epoch: int = -1
     vouchers: frozenset[int] = frozenset()
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[HeldBatch] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)
     end_offset: int = 0
     newest_epoch: int = -1
@@ -189,7 +198,7 @@ class PartitionHistory:
 
     # --- replicas ----------------------------------------------------------------------------
 
-    def observe(self, view: View, event: int) -> None:
+    def observe(self, view: ReplicaView, event: int) -> None:
         """Check a replica that has changed. Raises CheckFailed."""
         known = self.known.setdefault(view.broker_id, ReplicaFacts())
         is_new_process = known.process != view.process
@@ -237,7 +246,7 @@ class PartitionHistory:
             # then (seed 52319).
             del self.known[view.broker_id]
 
-    def _check_bounds(self, view: View) -> None:
+    def _check_bounds(self, view: ReplicaView) -> None:
         check(
             view.start_offset <= view.high_watermark <= view.end_offset,
             "HighWatermarkWithinLog",
@@ -245,7 +254,7 @@ class PartitionHistory:
             f"{view.high_watermark}, end {view.end_offset}",
         )
 
-    def _check_start(self, view: View, known: ReplicaFacts) -> None:
+    def _check_start(self, view: ReplicaView, known: ReplicaFacts) -> None:
         if view.start_offset == view.end_offset:
             # The replica starts empty if none of the log was fsynced when the power failed (seed
             # 200071).
@@ -266,7 +275,7 @@ class PartitionHistory:
                 f"what lies below {asked}",
             )
 
-    def _check_durable(self, view: View, known: ReplicaFacts) -> None:
+    def _check_durable(self, view: ReplicaView, known: ReplicaFacts) -> None:
         if view.broker_id not in self.isr:
             return  # the process may have ended during a truncation
         expected = min(known.durable_end_offset, self.end_offset)
@@ -277,7 +286,7 @@ class PartitionHistory:
             f"{view.end_offset} after a start",
         )
 
-    def _judge_election(self, view: View, known: ReplicaFacts, event: int) -> None:
+    def _judge_election(self, view: ReplicaView, known: ReplicaFacts, event: int) -> None:
         """Check a new leader: it has all committed records, or their loss is allowed."""
         self.newest_epoch = view.leader_epoch
         # A replica that becomes leader without having been in sync may bring deleted records back.
@@ -335,7 +344,7 @@ class PartitionHistory:
             if batch.producer is not None:
                 self.sequences.pop(batch.producer, None)
 
-    def _shared_to(self, view: View, parts_at: int) -> int:
+    def _shared_to(self, view: ReplicaView, parts_at: int) -> int:
         """The end of the committed records that stay, if a leader's log differs from there on."""
         return parts_at
 
@@ -343,7 +352,7 @@ class PartitionHistory:
         """True if the log that becomes the committed one may have gaps."""
         return False
 
-    def _extend(self, view: View) -> None:
+    def _extend(self, view: ReplicaView) -> None:
         """Add the leader's committed records to the committed log; every member of the ISR must
         hold them."""
         if view.high_watermark <= self.end_offset:
@@ -383,7 +392,7 @@ class PartitionHistory:
         )
         self.end_offset = view.high_watermark
 
-    def _check_members(self, view: View) -> None:
+    def _check_members(self, view: ReplicaView) -> None:
         for member in self.isr:
             known = self.known.get(member)
             if member == view.broker_id or known is None or known.lost_from is not None:
@@ -396,7 +405,7 @@ class PartitionHistory:
                 f"{known.end_offset}",
             )
 
-    def _check_batch(self, view: View, batch: Batch) -> None:
+    def _check_batch(self, view: ReplicaView, batch: HeldBatch) -> None:
         # The first batch may begin below the log's start.
         epoch = view.epoch_of(max(batch.base_offset, view.start_offset))
         check(
@@ -406,7 +415,7 @@ class PartitionHistory:
             f"{batch.epoch}, the cache says {epoch}",
         )
 
-    def _is_trusted(self, view: View, known: ReplicaFacts) -> bool:
+    def _is_trusted(self, view: ReplicaView, known: ReplicaFacts) -> bool:
         """True if the replica must match the committed log: after an allowed loss, only once it is
         in sync with the new one.
 
@@ -421,7 +430,7 @@ class PartitionHistory:
             and known.lost_from is None
         )
 
-    def _compare(self, view: View, known: ReplicaFacts) -> None:
+    def _compare(self, view: ReplicaView, known: ReplicaFacts) -> None:
         # An unclean election may lower the committed end below a replica's high watermark. The
         # watermark only rises, and a log that equals the new leader's is not truncated (seed
         # 91092). The same holds for a replica that learns of its own unclean election when its
@@ -452,13 +461,15 @@ class PartitionHistory:
             self._check_batch(view, batch)
         known.checked = limit
 
-    def _holds_all(self, view: View) -> bool:
+    def _holds_all(self, view: ReplicaView) -> bool:
         return (
             view.end_offset >= self.end_offset
             and self._first_difference(view, view.start_offset) is None
         )
 
-    def _first_difference(self, view: View, begin: int, end: int | None = None) -> int | None:
+    def _first_difference(
+        self, view: ReplicaView, begin: int, end: int | None = None
+    ) -> int | None:
         """The first offset in [begin, end) at which the replica lacks a committed record or has
         another."""
         end = self.end_offset if end is None else end
@@ -491,7 +502,7 @@ class PartitionHistory:
             for event, cut, epoch in self.cuts
         )
 
-    def find(self, offset: int) -> Batch | None:
+    def find(self, offset: int) -> HeldBatch | None:
         """The committed batch that holds `offset`."""
         at = bisect_right(self.bases, offset) - 1
         if at < 0 or self.batches[at].last_offset < offset:
@@ -512,7 +523,7 @@ class PartitionHistory:
             f"committed there is {batch}, in all below {self.end_offset}",
         )
 
-    def check_read(self, who: str, batch: Batch, told: Told) -> None:
+    def check_read(self, who: str, batch: HeldBatch, told: Told) -> None:
         """Check a batch that a consumer got."""
         if self.was_cut(batch.base_offset, told):
             return

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from kvorum.chaos.sim.controller.machine import image_of
 from kvorum.chaos.sim.kernel.sockets import SimSocket
+from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.chaos.sim.partitions.wire import Frames
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.sockets import Links
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.partitions.scenario import PartitionScenario
-    from kvorum.chaos.sim.partitions.watch import Watch
-    from kvorum.chaos.sim.quorum.node import SimNode
-    from kvorum.metadata.image.image import ClusterImage
+    pass
 
 
-class ClientWorld(Protocol):
-    """The part of a world that clients of brokers use. watch: checks their answers."""
-
-    @property
-    def scenario(self) -> PartitionScenario: ...
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def links(self) -> Links: ...
-
-    @property
-    def watch(self) -> Watch: ...
-
-    def image_of(self, node: SimNode) -> ClusterImage:
-        """The committed image of this node."""
-
-    def is_compacted(self, topic: str) -> bool:
-        """True if the topic of that name is created with cleanup.policy=compact."""
-
-
-class Leader(NamedTuple):
+class KnownLeader(NamedTuple):
     """A leader in the metadata of one broker."""
 
     broker_id: int
@@ -55,7 +24,9 @@ class Leader(NamedTuple):
     topic_id: bytes
 
 
-def look_up(world: ClientWorld, rng: random.Random, topic: str, partition_id: int) -> Leader | None:
+def look_up(
+    world: DataWorld, rng: random.Random, topic: str, partition_id: int
+) -> KnownLeader | None:
     """The leader in the metadata of a random broker; it may be stale."""
     serving = [
         node
@@ -64,30 +35,30 @@ def look_up(world: ClientWorld, rng: random.Random, topic: str, partition_id: in
     ]
     if not serving:
         return None
-    image = world.image_of(rng.choice(serving))
+    image = image_of(rng.choice(serving))
     found = image.topic(topic)
     partition = None if found is None else found.partitions.get(partition_id)
     if found is None or partition is None or partition.leader < 0:
         return None
-    return Leader(partition.leader, partition.leader_epoch, found.topic_id)
+    return KnownLeader(partition.leader, partition.leader_epoch, found.topic_id)
 
 
-class Caller:
+class LeaderConnection:
     """A client's connection, one at a time, to the leader of the partition.
 
-    on_frame: called with each answer and the event at which it was sent; on_lost: the connection
-    was lost.
+    on_frame: called with each answer and the event at which it was sent.
+    on_lost: the connection was lost.
     """
 
     def __init__(
         self,
-        world: ClientWorld,
+        world: DataWorld,
         *,
         on_open: Callable[[], None],
         on_frame: Callable[[bytes, int], None],
         on_lost: Callable[[], None],
     ) -> None:
-        self.leader: Leader | None = None
+        self.leader: KnownLeader | None = None
         self._world = world
         self._on_open = on_open
         self._on_frame = on_frame
@@ -106,7 +77,7 @@ class Caller:
         self._correlation_id += 1
         return self._correlation_id
 
-    def connect(self, leader: Leader) -> None:
+    def connect(self, leader: KnownLeader) -> None:
         """Drop the present connection, and open another."""
         self.close()
         self.leader = leader

@@ -6,18 +6,19 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.chaos.sim.partitions.history import Told
-from kvorum.chaos.sim.partitions.lookup import Caller, ClientWorld, look_up
+from kvorum.chaos.sim.partitions.lookup import LeaderConnection, look_up
 from kvorum.chaos.sim.partitions.recorder import Place, Recorder, Written, text_of, value_of
 from kvorum.chaos.sim.partitions.wire import pack_produce, parse_produced
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch, read_header
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.quorum.clients import Workload
+    pass
 
 RETRY_MS = 80
 REQUEST_TIMEOUT_MS = 1_200
@@ -44,8 +45,11 @@ The producer starts again under another id; the outcome of its pending batches i
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sending:
-    """A batch until its answer. correlation_id: of its last request; places: the partitions that it
-    was sent to, by topic id."""
+    """A batch until its answer.
+
+    correlation_id: of its last request.
+    places: the partitions that it was sent to, by topic id.
+    """
 
     batch: bytes
     crc: int
@@ -67,29 +71,17 @@ class Acknowledged:
     told: Told
 
 
-class ProducerWorld(ClientWorld, Protocol):
-    """The part of a world that producers use."""
+class SimProducer:
+    """A producer to one partition.
 
-    @property
-    def clients(self) -> Workload: ...
-
-    @property
-    def wall_ms(self) -> int: ...
-
-    @property
-    def recorder(self) -> Recorder: ...
-
-    def next_producer_id(self) -> int:
-        """A producer id, as from `InitProducerId`."""
-
-
-class Producer:
-    """A producer to one partition. acknowledged: all its acknowledgements, with acks=all only.
-    is_answered: a batch was acknowledged (with acks=0: sent) since `wait_for_one` was called."""
+    acknowledged: all its acknowledgements, with acks=all only.
+    is_answered: a batch was acknowledged (with acks=0: sent) since `wait_for_one` was called.
+    """
 
     def __init__(
         self,
-        world: ProducerWorld,
+        world: DataWorld,
+        recorder: Recorder,
         rng: random.Random,
         *,
         number: int,
@@ -102,6 +94,7 @@ class Producer:
         self.is_answered = True
         self.topic = topic
         self._world = world
+        self._recorder = recorder
         self._rng = rng
         self._number = number
         self._name = f"producer {number}"
@@ -114,7 +107,7 @@ class Producer:
         self._count = 0
         self._is_looking = False
         self._serial = 0
-        self._caller = Caller(
+        self._caller = LeaderConnection(
             world, on_open=self._send_all, on_frame=self._on_frame, on_lost=self._find_leader_again
         )
 
@@ -189,7 +182,7 @@ class Producer:
         place = Place(leader.topic_id, self._partition_id)
         if place not in sending.places:
             sending.places.add(place)
-            self._world.recorder.on_send(
+            self._recorder.on_send(
                 self._name, place, sending.written, is_idempotent=self._is_idempotent
             )
         frame = pack_produce(
@@ -282,7 +275,7 @@ class Producer:
             told=history.answer_of(leader.broker_id, sent_at, leader.leader_epoch),
         )
         self.acknowledged.append(found)
-        self._world.recorder.on_acknowledged(
+        self._recorder.on_acknowledged(
             self._name,
             Place(leader.topic_id, self._partition_id),
             sending.written,

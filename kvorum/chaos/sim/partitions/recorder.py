@@ -1,4 +1,4 @@
-"""The clients' history of a run, as a live run has it (`chaos.experiment.history`, version 2), and
+"""The clients' history of a run, as a live run has it (`chaos.history`, version 2), and
 the checks of live runs over it.
 
 These checks judge only the partitions that exist at the end and that lost nothing: an allowed loss
@@ -10,11 +10,10 @@ topic's id. Acknowledgements count with acks=all only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.experiment.checks import Rules, run_checks_of
-from kvorum.chaos.experiment.history import (
+from kvorum.chaos.checks import CheckRules, run_checks_of
+from kvorum.chaos.history import (
     FINAL_READ,
     INVOKE,
     OBSERVE,
@@ -29,37 +28,18 @@ from kvorum.chaos.experiment.history import (
     Send,
     Type,
 )
+from kvorum.chaos.report.wording import broken
 from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.partitions.brokers import replica_of
+from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.storage.format.batch import iter_headers, iter_records
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.partitions.watch import Watch
     from kvorum.metadata.image.image import PartitionImage
 
 _READ_BYTES = 1 << 20
 #: Bits of a record's number within its batch, and of a batch's number within its producer.
 _RECORD_BITS, _BATCH_BITS = 16, 32
-
-
-class RecordedWorld(Protocol):
-    """The part of a world that the recorder uses."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def reference(self) -> Reference: ...
-
-    @property
-    def watch(self) -> Watch: ...
-
-    def is_compacted(self, topic: str) -> bool:
-        """True if the topic of that name is created with cleanup.policy=compact."""
-
-    def replica(self, broker_id: int, topic_id: bytes, partition_id: int) -> Replica | None:
-        """The replica, if the broker's process is up and has it."""
 
 
 class Place(NamedTuple):
@@ -90,7 +70,7 @@ class Written(NamedTuple):
 class Recorder:
     """Takes what clients send and read, by partition, and judges it at the end."""
 
-    def __init__(self, world: RecordedWorld) -> None:
+    def __init__(self, world: DataWorld) -> None:
         self._world = world
         self._events: dict[Place, list[Event]] = {}
         self._retried: set[Place] = set()
@@ -153,7 +133,7 @@ class Recorder:
             judged.append(place)
             if self._world.is_compacted(name):
                 compacted.add(place.name)
-        rules = Rules(
+        rules = CheckRules(
             compacted_topics=frozenset(compacted),
             trimmed_topics=frozenset(place.name for place in judged) - compacted,
             retried_topics=frozenset(place.name for place in self._retried),
@@ -163,7 +143,7 @@ class Recorder:
             check(
                 result.is_passed,
                 result.check,
-                f"not so that {result.promise}: "
+                f"{broken(result.count, result.promise)}: "
                 + "; ".join(f"{found.topic}: {found.message}" for found in result.findings),
             )
 
@@ -173,7 +153,7 @@ class Recorder:
                 yield topic.name, Place(topic.topic_id, partition_id), partition
 
     def _read_finally(self, place: Place, leader: int) -> None:
-        replica = self._world.replica(leader, place.topic_id, place.partition_id)
+        replica = replica_of(self._world.brokers[leader], place.topic_id, place.partition_id)
         check(replica is not None, "ReadFinally", f"{place.name} has no leader to read from")
         if replica is None:
             return

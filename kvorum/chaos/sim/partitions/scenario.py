@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kvorum.chaos.sim.controller.scenario import ControllerScenario
-from kvorum.chaos.sim.schedule import draw_schedule
+from kvorum.chaos.sim.kernel.schedule import draw_schedule
 
 KINDS_OF_ALL = ("crash-broker", "crash-broker", "stop-broker")
 """Kinds of faults in every seed; each seed leaves out about half of the others."""
@@ -25,13 +25,17 @@ KINDS = (
 class PartitionScenario(ControllerScenario):
     """A controller's scenario with partitions and their clients.
 
-    - topics, partitions: their numbers; the last topic is compacted if is_compacting.
+    - topics, partitions: their numbers.
+    - is_compacting: the last topic is compacted.
     - min_isr: of topics.
-    - producers, consumers: their numbers; produce_interval_ms: of each producer.
+    - producers, consumers: their numbers.
+    - produce_interval_ms: of each producer.
     - acks_all: share of producers with acks=all.
-    - batch_records: the most records of a batch. in_flight: batches of one producer.
-    - segment_bytes, index_interval_bytes: of the partitions' logs. topic_retention_bytes: of the
-      topics that are not compacted, -1: none; retention_bytes is that of the metadata log.
+    - batch_records: the most records of a batch.
+    - in_flight: batches of one producer.
+    - segment_bytes, index_interval_bytes: of the partitions' logs.
+    - topic_retention_bytes: of the topics that are not compacted, -1: none. The metadata log's is
+      retention_bytes.
     - directories: data directories of each broker.
     - delete_interval_ms: DeleteRecords is sent after half to twice this time, 0: never.
     - lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in

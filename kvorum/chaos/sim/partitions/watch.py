@@ -4,21 +4,20 @@ partition."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedView, Record
-from kvorum.chaos.sim.partitions.history import Batch, PartitionHistory, View
+from kvorum.chaos.sim.controller.cluster_world import ClusterWorld
+from kvorum.chaos.sim.partitions.compaction import CompactedHistory, CompactedRecord, CompactedView
+from kvorum.chaos.sim.partitions.history import HeldBatch, PartitionHistory, ReplicaView
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicIdPartition
 from kvorum.metadata.image.records import RECOVERING
 from kvorum.storage.format.batch import iter_headers, iter_records
 from kvorum.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.controller.reference import Reference
-    from kvorum.chaos.sim.kernel.timeline import Timeline
     from kvorum.chaos.sim.quorum.node import SimNode
 
 READ_BYTES = 1 << 20
@@ -26,33 +25,14 @@ READ_BYTES = 1 << 20
 Seen = tuple[int, int, bool, int, int, int, int]
 
 
-class WatchedWorld(Protocol):
-    """The part of a world that the watch uses."""
+class ReplicaWatch:
+    """histories: by topic id and partition.
+    tally: counts for the summary.
+    deletions: by `topic-partition`, the highest offset that DeleteRecords asked for, with any
+        outcome.
+    """
 
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def reference(self) -> Reference: ...
-
-
-class WatchedProcess(Protocol):
-    """A process of a broker (`chaos.sim.partitions.brokers.PartitionProcess`)."""
-
-    def replicas(self) -> list[Replica]: ...
-
-
-class Watch:
-    """histories: by topic id and partition. tally: counts for the summary. deletions: by
-    `topic-partition`, the highest offset that DeleteRecords asked for, with any outcome."""
-
-    def __init__(self, world: WatchedWorld) -> None:
+    def __init__(self, world: ClusterWorld) -> None:
         self.histories: dict[TopicIdPartition, PartitionHistory] = {}
         self.tally: Counter[str] = Counter()
         self.deletions: dict[str, int] = {}
@@ -64,10 +44,10 @@ class Watch:
 
     # --- actions of brokers ------------------------------------------------------------------
 
-    def observe(self, node: SimNode, process: WatchedProcess) -> None:
-        """Check the replicas of a process after one of its callbacks. Raises CheckFailed."""
+    def observe(self, node: SimNode, replicas: Iterable[Replica]) -> None:
+        """Check the replicas of a node's process after one of its callbacks. Raises CheckFailed."""
         self.catch_up()
-        for replica in process.replicas():
+        for replica in replicas:
             if replica.is_offline:
                 continue
             core, log = replica.core, replica.log
@@ -173,7 +153,7 @@ def _completes_a_move(before: PartitionImage, now: PartitionImage) -> bool:
     )
 
 
-def view_of(node: SimNode, replica: Replica) -> View:
+def view_of(node: SimNode, replica: Replica) -> ReplicaView:
     """The replica as the checks need it."""
     core, log = replica.core, replica.log
     return CompactedView(
@@ -191,10 +171,10 @@ def view_of(node: SimNode, replica: Replica) -> View:
     )
 
 
-def batches_of(log: Log, begin: int, end: int) -> list[Batch]:
+def batches_of(log: Log, begin: int, end: int) -> list[HeldBatch]:
     """The batches of the log that have an offset in [begin, end). With the log bound, a
     `ReadBatches`."""
-    found: list[Batch] = []
+    found: list[HeldBatch] = []
     offset = max(begin, log.start_offset)
     while offset < end:
         data = log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset).read()
@@ -206,7 +186,7 @@ def batches_of(log: Log, begin: int, end: int) -> list[Batch]:
             if header.producer_id >= 0:
                 producer = (header.producer_id, header.producer_epoch, header.base_sequence)
             found.append(
-                Batch(
+                HeldBatch(
                     header.base_offset,
                     header.last_offset,
                     header.leader_epoch,
@@ -220,9 +200,9 @@ def batches_of(log: Log, begin: int, end: int) -> list[Batch]:
     return found
 
 
-def records_of(log: Log, begin: int, end: int) -> list[Record]:
+def records_of(log: Log, begin: int, end: int) -> list[CompactedRecord]:
     """The records of the log at offsets in [begin, end). With the log bound, a `ReadRecords`."""
-    found: list[Record] = []
+    found: list[CompactedRecord] = []
     offset = max(begin, log.start_offset)
     while offset < end:
         data = log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset).read()
@@ -231,7 +211,9 @@ def records_of(log: Log, begin: int, end: int) -> list[Record]:
             for record in iter_records(data, position, header):
                 if begin <= record.offset < end:
                     found.append(
-                        Record(record.offset, header.leader_epoch, record.key or b"", record.value)
+                        CompactedRecord(
+                            record.offset, header.leader_epoch, record.key or b"", record.value
+                        )
                     )
             offset = header.last_offset + 1
         if offset == before:

@@ -9,31 +9,23 @@ reaches the leader.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
 
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.chaos.sim.quorum.state import Change, ChangeKind, VoterKeys
-from kvorum.raft.events import RequestReceived
-from kvorum.raft.messages import (
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.state import Change, ChangeKind, VoterKeys
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.nodes import NodesWorld
+from kvorum.raft.model.events import RequestReceived
+from kvorum.raft.model.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     Response,
     VoterChangeRequest,
     VoterChangeResponse,
 )
-from kvorum.raft.voters import Voter
+from kvorum.raft.model.voters import Voter
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
-    from kvorum.chaos.sim.quorum.checks.voter_checks import VoterChecks
-    from kvorum.chaos.sim.quorum.node import SimNode
-    from kvorum.chaos.sim.quorum.scenario import Scenario
-    from kvorum.chaos.sim.quorum.transport import Transport
 
 CHANGE_TIMEOUT_MS = 4_000
 """After this time without an answer the operator takes the outcome as unknown."""
@@ -45,38 +37,10 @@ BROKER_ADDRESS = ("broker", 1)
 """The address given for a broker as voter; the leader must refuse such a request."""
 
 
-class OperatedWorld(Protocol):
-    """The part of a world that an operator uses."""
-
-    @property
-    def scenario(self) -> Scenario: ...
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def transport(self) -> Transport: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def checks(self) -> QuorumChecks: ...
-
-    @property
-    def voter_checks(self) -> VoterChecks: ...
-
-    def living_disks(self) -> VoterKeys:
-        """Disks that exist, now or after a restart, by node and directory id."""
-
-    def has_disk_majority(self, voters: VoterKeys) -> bool:
-        """True if a majority of these voters have their disks."""
-
-
 class Operator:
     """changes: all changes that were requested."""
 
-    def __init__(self, world: OperatedWorld, rng: random.Random) -> None:
+    def __init__(self, world: NodesWorld, rng: random.Random) -> None:
         self.changes: list[Change] = []
         self._world = world
         self._rng = rng

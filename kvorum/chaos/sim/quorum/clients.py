@@ -15,30 +15,24 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
-from kvorum.chaos.sim.quorum.checks.linearizability import (
+from kvorum.chaos.sim.quorum.model.linearizability import (
+    ClientOperation,
     Kind,
-    Operation,
     Outcome,
     check_linearizable,
     check_prefix,
     check_real_time,
     stale_reads,
 )
+from kvorum.chaos.sim.quorum.model.state import VALUE_PREFIX
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.nodes import NodesWorld
 from kvorum.chaos.sim.quorum.process import NodeListener
-from kvorum.chaos.sim.quorum.state import VALUE_PREFIX
-
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.network import Network
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
-    from kvorum.chaos.sim.quorum.node import SimNode
-    from kvorum.chaos.sim.quorum.scenario import Scenario
 
 CLIENT_TIMEOUT_MS = 3_000
 """After this time without an answer a client takes the outcome as unknown."""
@@ -60,10 +54,11 @@ node although there is a leader."""
 
 @dataclass(slots=True, kw_only=True)
 class _Request:
-    """operation: the client's operation. record: the bytes that it appends, empty for a leader
-    read."""
+    """operation: the client's operation.
+    record: the bytes that it appends, empty for a leader read.
+    """
 
-    operation: Operation
+    operation: ClientOperation
     record: bytes
     epoch: int = -1
     is_settled: bool = False
@@ -107,29 +102,10 @@ class Workload(NodeListener, Protocol):
         """The number of operations by outcome."""
 
 
-class ClientWorld(Protocol):
-    """The part of a world that clients use."""
-
-    @property
-    def scenario(self) -> Scenario: ...
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def checks(self) -> QuorumChecks: ...
-
-
 class Clients:
     """is_busy: while True, requests are sent every interval_ms."""
 
-    def __init__(self, world: ClientWorld, rng: random.Random) -> None:
+    def __init__(self, world: NodesWorld, rng: random.Random) -> None:
         self.is_busy = True
         self.interval_ms = world.scenario.propose_interval_ms
         self._world = world
@@ -147,7 +123,7 @@ class Clients:
         leaders = sum(node.is_leader for node in self._world.nodes.values())
         share = LEADER_READS if leaders <= 1 else LEADER_READS_OF_SEVERAL
         if self._is_quiet() or self._rng.random() < share:
-            operation = Operation(kind=Kind.READ, invoked=timeline.events)
+            operation = ClientOperation(kind=Kind.READ, invoked=timeline.events)
             requests = [_Request(operation=operation, record=b"")]
         else:
             count = self._rng.randint(1, REQUESTS_TOGETHER_MAX)
@@ -184,7 +160,7 @@ class Clients:
         strict = [r.operation for r in self._requests if r.record]
         check_linearizable(strict, values)
         position_of = {value: index for index, value in enumerate(values, 1)}
-        by_epoch: dict[int, list[tuple[int, Operation]]] = {}
+        by_epoch: dict[int, list[tuple[int, ClientOperation]]] = {}
         for request in self._requests:
             operation = request.operation
             if operation.outcome is not Outcome.OK:
@@ -237,10 +213,10 @@ class Clients:
         self._last_number += 1
         moment = self._world.timeline.events
         if self._rng.random() < BARRIER_READS:
-            operation = Operation(kind=Kind.READ, invoked=moment)
+            operation = ClientOperation(kind=Kind.READ, invoked=moment)
             return _Request(operation=operation, record=b"barrier%d" % self._last_number)
         value = VALUE_PREFIX + b"%d" % self._last_number
-        operation = Operation(kind=Kind.APPEND, invoked=moment, value=value)
+        operation = ClientOperation(kind=Kind.APPEND, invoked=moment, value=value)
         return _Request(operation=operation, record=value)
 
     def _arrive(self, node: SimNode, requests: list[_Request]) -> None:

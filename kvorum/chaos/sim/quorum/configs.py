@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 
 from kvorum.chaos.sim.quorum.scenario import Scenario
-from kvorum.raft.model import RaftConfig
-from kvorum.raft.voters import Voter, VoterSet
+from kvorum.raft.model.values import RaftConfig
+from kvorum.raft.model.voters import Voter, VoterSet
 from kvorum.runtime.errors import required
 from kvorum.runtime.ids import new_uuid, uuid_text
 

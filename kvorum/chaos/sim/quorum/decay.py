@@ -12,13 +12,13 @@ import enum
 from dataclasses import dataclass
 
 from kvorum.chaos.sim.kernel.checks import check
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.recovery import DiskSettings, open_node
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import DiskSettings, open_node
 from kvorum.runtime.errors import CorruptData
 from kvorum.runtime.memory_disk import MemoryDisk
 from kvorum.snapshots.format import parse_file_name
+from kvorum.storage.files.file_names import LOG_SUFFIX
 from kvorum.storage.format.batch import iter_headers
-from kvorum.storage.log.file_names import LOG_SUFFIX
 
 _LENGTH_START, _LENGTH_END = 8, 12
 _MAGIC_START = 16

@@ -1,13 +1,13 @@
-"""Carries out effects on a simulated node's log and snapshots, as `raft.node` does."""
+"""Carries out effects on a simulated node's log and snapshots, as `RaftNode` does."""
 
 from __future__ import annotations
 
 from typing import Any, assert_never
 
 from kvorum.chaos.sim.kernel.async_disk import SimTask
-from kvorum.chaos.sim.quorum.mirror import LogEffect, Mirror
-from kvorum.chaos.sim.quorum.process import NodeProcess
-from kvorum.raft.effects import (
+from kvorum.chaos.sim.quorum.model.mirror import LogEffect, Mirror
+from kvorum.chaos.sim.quorum.process import SimProcess
+from kvorum.raft.model.effects import (
     AppendVoters,
     DropSnapshots,
     FinishSnapshot,
@@ -16,8 +16,8 @@ from kvorum.raft.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from kvorum.raft.events import Event, SnapshotReceived
-from kvorum.raft.messages import FetchSnapshotResponse
+from kvorum.raft.model.events import Event, SnapshotReceived
+from kvorum.raft.model.messages import FetchSnapshotResponse
 from kvorum.runtime.errors import required
 
 SnapshotEffect = (
@@ -25,7 +25,7 @@ SnapshotEffect = (
 )
 
 
-def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
+def carry_out_log_effect(node: SimProcess, effect: LogEffect) -> None:
     """Apply the effect to the node's log at once. Raises OSError, PowerCut."""
     checks = node.world.checks
     if isinstance(effect, TruncateLog):
@@ -38,7 +38,7 @@ def carry_out_log_effect(node: NodeProcess, effect: LogEffect) -> None:
     checks.on_log_changed(node)
 
 
-def carry_out_snapshot_effect(node: NodeProcess, effect: SnapshotEffect) -> None:
+def carry_out_snapshot_effect(node: SimProcess, effect: SnapshotEffect) -> None:
     """Begin the effect; disk work continues in the background. Raises OSError, PowerCut."""
     world = node.world
     match effect:
@@ -70,12 +70,12 @@ def carry_out_snapshot_effect(node: NodeProcess, effect: SnapshotEffect) -> None
             assert_never(effect)
 
 
-async def _drop_snapshots(node: NodeProcess, effect: DropSnapshots) -> None:
+async def _drop_snapshots(node: SimProcess, effect: DropSnapshots) -> None:
     await node.files.remove(effect.snapshots)
     node.replica_log.trim(effect.start_offset, wall_ms=node.local_ms)
 
 
-def _deliver_to(node: NodeProcess) -> Any:
+def _deliver_to(node: SimProcess) -> Any:
     def deliver(task: SimTask[Event]) -> None:
         if not _is_well(node, task) or task.result is None:
             return
@@ -87,7 +87,7 @@ def _deliver_to(node: NodeProcess) -> Any:
     return deliver
 
 
-def _after(node: NodeProcess, effect: DropSnapshots | None = None) -> Any:
+def _after(node: SimProcess, effect: DropSnapshots | None = None) -> Any:
     def check_folder(task: SimTask[None]) -> None:
         if _is_well(node, task):
             node.world.snapshot_checks.on_folder_changed(node, effect)
@@ -95,7 +95,7 @@ def _after(node: NodeProcess, effect: DropSnapshots | None = None) -> Any:
     return check_folder
 
 
-def _is_well(node: NodeProcess, task: SimTask[Any]) -> bool:
+def _is_well(node: SimProcess, task: SimTask[Any]) -> bool:
     """True if the task succeeded. A failed disk ends the process, any other error ends the run."""
     if isinstance(task.error, OSError):
         node.die(task.error)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvorum.chaos.sim.quorum.process import NodeProcess
-from kvorum.raft.effects import FlushLog
-from kvorum.raft.events import LogFlushed
+from kvorum.chaos.sim.quorum.process import SimProcess
+from kvorum.raft.model.effects import FlushLog
+from kvorum.raft.model.events import LogFlushed
 from kvorum.runtime.memory_disk import PowerCut
 from kvorum.storage.log.flush import FlushTicket
 
@@ -12,7 +12,7 @@ from kvorum.storage.log.flush import FlushTicket
 class Flusher:
     """The flusher of one process. The newest FlushLog covers those that came during a flush."""
 
-    def __init__(self, node: NodeProcess) -> None:
+    def __init__(self, node: SimProcess) -> None:
         self._node = node
         self._incarnation = node.incarnation
         self._wanted: FlushLog | None = None

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 
 from kvorum.chaos.sim.kernel.async_disk import SimAsyncDisk, SimTask
-from kvorum.chaos.sim.quorum.mirror import log_entries
-from kvorum.chaos.sim.quorum.process import NodeProcess
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.raft.effects import LeaderChanged
-from kvorum.raft.events import SnapshotsExpired, SnapshotTaken
-from kvorum.raft.model import OffsetAndEpoch
-from kvorum.raft.snapshot_files import header_voters
+from kvorum.chaos.sim.quorum.model.mirror import log_entries
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.chaos.sim.quorum.process import SimProcess
+from kvorum.raft.model.effects import LeaderChanged
+from kvorum.raft.model.events import SnapshotsExpired, SnapshotTaken
+from kvorum.raft.model.values import OffsetAndEpoch
+from kvorum.raft.node.snapshot_files import header_voters
 from kvorum.runtime.errors import required
 from kvorum.snapshots.format import SnapshotHeader
 
@@ -24,7 +24,7 @@ from kvorum.snapshots.format import SnapshotHeader
 class StateMachine:
     """The state machine of one process. state: after the applied records."""
 
-    def __init__(self, node: NodeProcess, state: ListState) -> None:
+    def __init__(self, node: SimProcess, state: ListState) -> None:
         self.state = state
         self._node = node
         self._wanted: OffsetAndEpoch | None = None
@@ -84,7 +84,7 @@ class StateMachine:
         self._is_writing = False
         self._plan_snapshot()
         if isinstance(task.error, OSError):
-            # As in `raft.node`: nothing depends on a snapshot that was not written.
+            # As in `RaftNode`: nothing depends on a snapshot that was not written.
             node.world.note(node, f"cannot write a snapshot: {task.error}")
             node.world.tally["snapshots not written"] += 1
             return

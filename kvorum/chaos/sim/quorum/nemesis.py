@@ -4,9 +4,9 @@ the second phase."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import assert_never
 
 from kvorum.chaos.faults import (
     AddVoter,
@@ -29,69 +29,33 @@ from kvorum.chaos.faults import (
     TakeSnapshot,
     TwoChanges,
     WipeDisk,
-    describe,
     duration_of,
-    fault_name,
 )
-from kvorum.chaos.sim.fault_draws import ACTIVE_CONTROLLER, ALL, CRASH_ALL
+from kvorum.chaos.sim.kernel.fault_draws import ACTIVE_CONTROLLER, ALL, CRASH_ALL
+from kvorum.chaos.sim.kernel.network import Link
+from kvorum.chaos.sim.quorum.changes import Operator
 from kvorum.chaos.sim.quorum.decay import Damage, examine, flip_byte
-from kvorum.chaos.sim.quorum.recovery import DIRECTORY
+from kvorum.chaos.sim.quorum.model.recovery import DIRECTORY
+from kvorum.chaos.sim.quorum.node import SimNode
+from kvorum.chaos.sim.quorum.nodes import NodesWorld
 from kvorum.chaos.targets import Target, TargetKind
-from kvorum.raft.events import Resign
+from kvorum.raft.model.events import Resign
 from kvorum.runtime.errors import InvariantViolated, required
 from kvorum.runtime.memory_disk import MemoryDisk
 
-if TYPE_CHECKING:
-    from kvorum.chaos.sim.kernel.network import Link, Network
-    from kvorum.chaos.sim.kernel.timeline import Timeline
-    from kvorum.chaos.sim.quorum.changes import Operator
-    from kvorum.chaos.sim.quorum.node import SimNode
-    from kvorum.chaos.sim.quorum.recovery import DiskSettings
 
-
-class StruckWorld(Protocol):
-    """The part of a world that faults change."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def network(self) -> Network: ...
-
-    @property
-    def nodes(self) -> Mapping[int, SimNode]: ...
-
-    @property
-    def broker_ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def operator(self) -> Operator: ...
-
-    @property
-    def disk_settings(self) -> DiskSettings: ...
-
-    def may_vote(self, node: SimNode) -> bool:
-        """True if the node, with its disk, is or may become a voter in some voter set."""
-
-    def is_disk_expendable(self, node: SimNode) -> bool:
-        """True if every voter set that is or may come into force keeps a majority without the
-        node's disk."""
-
-    def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node after delay_ms, unless it has been started by then."""
-
-
-class Nemesis:
+class QuorumNemesis:
     """struck: faults that hit a node, by kind; outcomes of flipped bits are counted too."""
 
-    def __init__(self, world: StruckWorld) -> None:
+    def __init__(self, world: NodesWorld, operator: Operator) -> None:
         self.struck: Counter[str] = Counter()
+        self._operator = operator
         self._world = world
 
     def strike(self, fault: Fault, kind: str = "") -> None:
         """Carry out a fault, and count it under its kind. A fault without a present target has no
         effect. Raises InvariantViolated for a fault that no world supports."""
-        self.struck[kind or fault_name(fault)] += self._strike(fault)
+        self.struck[kind or fault.func] += self._strike(fault)
 
     def _strike(self, fault: Fault) -> bool:
         match fault:
@@ -117,7 +81,7 @@ class Nemesis:
             case HandOver():
                 return self._each(ACTIVE_CONTROLLER, self._hand_over)
             case _:
-                raise InvariantViolated(f"this world cannot do {fault_name(fault)}")
+                raise InvariantViolated(f"this world cannot do {fault.func}")
 
     def heal(self) -> None:
         """End all faults of links, disks and processes. A PartitionThenPowerCut under way still
@@ -173,12 +137,12 @@ class Nemesis:
     def _end_processes(self, fault: KillNode | CutPower) -> bool:
         nodes = [self._world.nodes.get(node_id) for node_id in self._ids(fault.target)]
         up = [node for node in nodes if node is not None and node.is_up]
-        self._note(f"{describe(fault)} at {[node.node_id for node in up]}")
+        self._note(f"{fault.text()} at {[node.node_id for node in up]}")
         is_power_cut = isinstance(fault, CutPower)
         down_ms = lasts_ms(fault)
         for node in up:
             node.stop(is_power_cut=is_power_cut)
-            self._world.start_later(node, down_ms)
+            node.start_later(down_ms)
             down_ms += fault.apart_ms if isinstance(fault, CutPower) else 0
         return bool(up)
 
@@ -187,7 +151,7 @@ class Nemesis:
         fault: FlipBits | CutPowerAtDiskCall | FailDiskCall | FillDisk | WipeDisk,
         node: SimNode,
     ) -> bool:
-        self._note(f"node={node.node_id} {describe(fault)}")
+        self._note(f"node={node.node_id} {fault.text()}")
         match fault:
             case FlipBits():
                 self._flip_bits(node, fault)
@@ -205,7 +169,7 @@ class Nemesis:
                 if node.is_up:
                     node.stop(is_power_cut=True)
                 node.lose_disk()
-                self._world.start_later(node, lasts_ms(fault))
+                node.start_later(lasts_ms(fault))
             case _:
                 assert_never(fault)
         return True
@@ -248,15 +212,15 @@ class Nemesis:
                 self.struck["removed for good"] += 1
             else:
                 node.lose_disk()
-        self._world.start_later(node, lasts_ms(fault))
+        node.start_later(lasts_ms(fault))
 
     # Voters.
 
     def _add_voter(self, node: SimNode) -> bool:
-        return self._world.operator.add(node.node_id)
+        return self._operator.add(node.node_id)
 
     def _remove_voter(self, node: SimNode) -> bool:
-        return self._world.operator.remove(node.node_id)
+        return self._operator.remove(node.node_id)
 
     def _hand_over(self, leader: SimNode) -> bool:
         if leader.is_paused:
@@ -274,7 +238,7 @@ class Nemesis:
     ) -> bool:
         if not node.is_up:
             return False
-        self._note(f"node={node.node_id} {describe(fault)}")
+        self._note(f"node={node.node_id} {fault.text()}")
         match fault:
             case PauseNode():
                 if node.is_paused:
@@ -295,7 +259,7 @@ class Nemesis:
                     return False
                 node.stop(is_power_cut=False)
                 node.move_listener()
-                self._world.start_later(node, 0)
+                node.start_later(0)
             case _:
                 assert_never(fault)
         return True
@@ -311,7 +275,7 @@ class Nemesis:
             links = [(i, j) for i in sources for j in destinations]
             if fault.both_ways:
                 links += [(j, i) for i, j in links]
-        self._note(describe(fault))
+        self._note(fault.text())
         self._world.network.block(links)
         unblock = partial(self._world.network.unblock, links)
         self._world.timeline.after(lasts_ms(fault), unblock)

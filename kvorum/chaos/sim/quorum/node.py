@@ -1,8 +1,8 @@
 """One simulated node: the real core over the real log, on a disk in memory.
 
-It does the work of `raft.node` in virtual time: effects are carried out in order, disk work has a
-duration, a failed disk ends the process. A process begins only in `start`, ends only in `stop` and
-acts only in `_carry_out`.
+It does the work of `raft.node.raft_node` in virtual time: effects are carried out in order, disk
+work has a duration, a failed disk ends the process. A process begins only in `start`, ends only in
+`stop` and acts only in `_carry_out`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import dataclasses
 import errno
 import random
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
+from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.kernel.clock import Alarm, drawn_clock
 from kvorum.chaos.sim.quorum.disk_effects import carry_out_log_effect, carry_out_snapshot_effect
 from kvorum.chaos.sim.quorum.flusher import Flusher
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.process import Machine, ProcessWorld
-from kvorum.chaos.sim.quorum.recovery import empty_disk, open_node
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import empty_disk, open_node
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.chaos.sim.quorum.process import NodeMachine, ProcessWorld
 from kvorum.chaos.sim.quorum.snapshot_worker import SnapshotWorker
-from kvorum.chaos.sim.quorum.state import ListState
-from kvorum.raft.core import RaftCore
-from kvorum.raft.effects import (
+from kvorum.raft.core.raft_core import RaftCore
+from kvorum.raft.model.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendProposed,
@@ -32,17 +32,18 @@ from kvorum.raft.effects import (
     HighWatermarkAdvanced,
     LeaderChanged,
     PersistVoteState,
+    QuorumAlert,
     Reply,
     ReplyWithRecords,
     SendRequest,
     TimelineEntry,
     TruncateLog,
 )
-from kvorum.raft.events import Event, Propose, RequestReceived, Tick
-from kvorum.raft.messages import VoterChangeRequest
-from kvorum.raft.model import RaftConfig, VoteState
-from kvorum.raft.replica_log import ReplicaLog
-from kvorum.raft.snapshot_files import SnapshotFiles
+from kvorum.raft.model.events import Event, Propose, RequestReceived, Tick
+from kvorum.raft.model.messages import VoterChangeRequest
+from kvorum.raft.model.values import RaftConfig, VoteState
+from kvorum.raft.node.replica_log import ReplicaLog
+from kvorum.raft.node.snapshot_files import SnapshotFiles
 from kvorum.runtime.errors import invariant, required
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.memory_disk import Killed, PowerCut
@@ -52,32 +53,32 @@ RESTART_MS = 300
 """Time until a node that exited by itself is restarted, as by a supervisor."""
 
 
-class NodeWorld(ProcessWorld, Protocol):
-    """The part of a world that a node needs to start and to stop."""
-
-    def machine_of(self, node: SimNode, state: ListState) -> Machine:
-        """The state machine of a new process."""
-
-    def on_stopped(self, node: SimNode) -> None:
-        """Called when a process has ended."""
-
-    def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node after delay_ms, unless it has been started by then."""
-
-
 class SimNode:
     """A node that may stop and start again.
 
-    - mirror: its log. durable_end_offset: records below it must survive a power cut.
-    - saved_vote: the vote state last saved; saving_vote: one whose save was under way when the node
-      stopped.
+    - mirror: its log.
+    - durable_end_offset: records below it must survive a power cut.
+    - saved_vote: the vote state last saved.
+    - saving_vote: one whose save was under way when the node stopped.
     - is_dark: the whole machine is down, so that connections to it are not even refused.
     - is_removed: down for good; its disk lost records that it had acknowledged.
     - has_decayed: bits of its disk were flipped, so a snapshot on it may be damaged.
+    - machine_of: makes the state machine of a new process.
+    - on_stopped: called when a process has ended.
     """
 
-    def __init__(self, world: NodeWorld, config: RaftConfig, rng: random.Random) -> None:
+    def __init__(
+        self,
+        world: ProcessWorld,
+        config: RaftConfig,
+        rng: random.Random,
+        *,
+        machine_of: Callable[[SimNode, ListState], NodeMachine],
+        on_stopped: Callable[[SimNode], None],
+    ) -> None:
         self.world = world
+        self._machine_of = machine_of
+        self._on_stopped = on_stopped
         self.config = config
         self.rng = rng
         self.disk = empty_disk(rng)
@@ -94,8 +95,8 @@ class SimNode:
         self._replica_log: ReplicaLog | None = None
         self._files: SnapshotFiles | None = None
         self._flusher = Flusher(self)
-        self.worker = SnapshotWorker(self)
-        self.machine: Machine = world.machine_of(self, ListState())
+        self.worker = self._new_worker()
+        self.machine: NodeMachine = machine_of(self, ListState())
         self._alarm = Alarm(world.timeline, self.clock, self._on_alarm)
 
     @property
@@ -132,7 +133,21 @@ class SimNode:
             return f"{self._core.summary()} start={self._core.log.start_offset}"
         return f"node={self.node_id} {'removed' if self.is_removed else 'down'}"
 
+    def _new_worker(self) -> SnapshotWorker:
+        world = self.world
+        return SnapshotWorker(self, world.timeline, disk_call_ms=world.disk_call_ms, die=self.die)
+
     # Start and stop of a process.
+
+    def start_later(self, delay_ms: int) -> None:
+        """Start after delay_ms, unless a process has been started by then."""
+        incarnation = self.incarnation
+
+        def start() -> None:
+            if self.incarnation == incarnation:
+                self.start()
+
+        self.world.timeline.after(delay_ms, start)
 
     def start(self) -> None:
         """Recover from the disk and join the quorum; no effect if the node is up or removed."""
@@ -144,7 +159,7 @@ class SimNode:
         self.incarnation += 1
         self.is_up, self.is_paused, self.is_dark = True, False, False
         self._flusher = Flusher(self)
-        self.worker = SnapshotWorker(self)
+        self.worker = self._new_worker()
         try:
             self._recover()
         except (OSError, PowerCut) as error:
@@ -164,7 +179,7 @@ class SimNode:
             self.disk.crash()
         else:
             self.disk.kill_process()
-        self.world.on_stopped(self)
+        self._on_stopped(self)
 
     def lose_disk(self) -> None:
         """Replace the disk of a stopped node by an empty one with another directory id."""
@@ -212,7 +227,7 @@ class SimNode:
             rng=self.rng,
             now_ms=self.local_ms,
         )
-        self.machine = self.world.machine_of(self, opened.state)
+        self.machine = self._machine_of(self, opened.state)
         self.world.checks.on_applied(self)
         self.world.checks.on_log_changed(self)
 
@@ -228,7 +243,7 @@ class SimNode:
         is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         is_kill = isinstance(error, Killed)
         self.stop(is_power_cut=not is_full and not is_kill)
-        self.world.start_later(self, RESTART_MS)
+        self.start_later(RESTART_MS)
 
     # Incoming events.
 
@@ -312,6 +327,8 @@ class SimNode:
                 world.checks.on_leader_changed(self, effect)
                 self.machine.on_leader_changed(effect)
                 world.clients.on_leader_changed(self)
+            case QuorumAlert(text):
+                check(False, "NoQuorumAlert", f"node {self.node_id}: {text}")
             case TimelineEntry(text):
                 world.note(self, text)
             case PersistVoteState(state):

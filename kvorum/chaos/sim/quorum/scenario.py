@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kvorum.chaos.sim import schedule as schedules
-from kvorum.chaos.sim.fault_draws import QUORUM_DRAWS, VOTER_DRAWS
-from kvorum.chaos.sim.schedule import ScheduledFault, draw_schedule
+from kvorum.chaos.sim.kernel import schedule as schedules
+from kvorum.chaos.sim.kernel.fault_draws import QUORUM_DRAWS, VOTER_DRAWS
+from kvorum.chaos.sim.kernel.schedule import ScheduledFault, draw_schedule
 from kvorum.runtime.errors import ConfigError
 
 DURATION_MS = 20_000

@@ -1,18 +1,19 @@
 """A process's work on snapshot files: coroutines over its disk, with delays between disk calls.
 
-As in `raft.node`, writes, receives and removals wait in one queue, so that each finds the folder as
-the previous one left it; reads for other nodes run beside the queue. When a process ends, all this
-work ends at its present point.
+As in `raft.node.raft_node`, writes, receives and removals wait in one queue, so that each finds the
+folder as the previous one left it; reads for other nodes run beside the queue. When a process ends,
+all this work ends at its present point.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kvorum.chaos.sim.kernel.async_disk import SimTask
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.network import Host
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 from kvorum.runtime.memory_disk import PowerCut
 
 T = TypeVar("T")
@@ -21,40 +22,25 @@ OnEnd = Callable[[SimTask[Any]], None]
 """Called with a task that has ended; the callback handles its error."""
 
 
-class WorkingWorld(Protocol):
-    """The part of a world that decides the durations of disk calls."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    def disk_call_ms(self, operation: str) -> int:
-        """The duration of the next disk call on a snapshot."""
-
-
-class WorkingNode(Protocol):
-    """The node whose process does the work (`chaos.sim.quorum.node.SimNode`)."""
-
-    @property
-    def world(self) -> WorkingWorld: ...
-
-    @property
-    def incarnation(self) -> int: ...
-
-    @property
-    def is_up(self) -> bool: ...
-
-    def submit(self, call: Callable[[], None]) -> None:
-        """Run a call now, or when the paused node is resumed."""
-
-    def die(self, error: OSError | PowerCut) -> None:
-        """End the process, because its disk has failed or its machine has lost power."""
-
-
 class SnapshotWorker:
-    """The worker of one process."""
+    """The worker of one process of a node.
 
-    def __init__(self, node: WorkingNode) -> None:
+    disk_call_ms: the duration of the next disk call, by its operation.
+    die: ends the process, because its machine has lost power.
+    """
+
+    def __init__(
+        self,
+        node: Host,
+        timeline: SimTimeline,
+        *,
+        disk_call_ms: Callable[[str], int],
+        die: Callable[[PowerCut], None],
+    ) -> None:
         self._node = node
+        self._timeline = timeline
+        self._disk_call_ms = disk_call_ms
+        self._die = die
         self._incarnation = node.incarnation
         self._queue: deque[tuple[SimTask[Any], OnEnd]] = deque()
         self._beside: list[SimTask[Any]] = []
@@ -97,15 +83,14 @@ class SnapshotWorker:
         self._go_on(task, end)
 
     def _go_on(self, task: SimTask[Any], on_end: OnEnd) -> None:
-        world = self._node.world
         try:
             while task.step():
-                delay_ms = world.disk_call_ms(task.pause.operation if task.pause else "")
+                delay_ms = self._disk_call_ms(task.pause.operation if task.pause else "")
                 if delay_ms:
                     self._later(delay_ms, lambda: self._go_on(task, on_end))
                     return
         except PowerCut as error:
-            self._node.die(error)
+            self._die(error)
             return
         on_end(task)
 
@@ -118,7 +103,7 @@ class SnapshotWorker:
             if self._is_alive():
                 self._node.submit(call)
 
-        self._node.world.timeline.after(delay_ms, arrive)
+        self._timeline.after(delay_ms, arrive)
 
     def _is_alive(self) -> bool:
         return self._node.is_up and self._node.incarnation == self._incarnation

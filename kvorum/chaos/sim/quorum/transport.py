@@ -15,18 +15,24 @@ from functools import partial
 from typing import Protocol
 
 from kvorum.chaos.sim.kernel.network import Host, Link, Network
-from kvorum.chaos.sim.kernel.timeline import Timeline
+from kvorum.chaos.sim.kernel.timeline import SimTimeline
 from kvorum.chaos.sim.quorum.scenario import Scenario
-from kvorum.raft.events import CallerGone, Event, RequestFailed, RequestReceived, ResponseReceived
-from kvorum.raft.messages import (
+from kvorum.raft.model.events import (
+    CallerGone,
+    Event,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+)
+from kvorum.raft.model.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
     Request,
     Response,
 )
-from kvorum.raft.model import RaftConfig
-from kvorum.raft.replica_log import fetched_spans
+from kvorum.raft.model.values import RaftConfig
+from kvorum.raft.node.replica_log import fetched_spans
 from kvorum.snapshots.format import FOOTER
 
 _FOOTER = struct.pack(">BHB", FOOTER, 0, 0)
@@ -49,8 +55,11 @@ class TransportNode(Host, Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Call:
-    """One request under way. is_over: its sender has got the outcome, or no longer waits. named_id:
-    the sender's id for the receiver, a stand-in if it does not know the real one."""
+    """One request under way.
+
+    is_over: its sender has got the outcome, or no longer waits.
+    named_id: the sender's id for the receiver, a stand-in if it does not know the real one.
+    """
 
     sender_id: int
     sender_incarnation: int
@@ -66,12 +75,13 @@ class _Call:
 class Transport:
     """All requests of a run, and their answers.
 
-    nodes: by id; bootstrap_ids: the node that each stand-in for a bootstrap server names. on_reply:
-    called for every answer that leaves a node, with its request.
+    nodes: by id.
+    bootstrap_ids: the node that each stand-in for a bootstrap server names.
+    on_reply: called for every answer that leaves a node, with its request.
     """
 
     def __init__(
-        self, timeline: Timeline, network: Network, rng: random.Random, scenario: Scenario
+        self, timeline: SimTimeline, network: Network, rng: random.Random, scenario: Scenario
     ) -> None:
         self.nodes: Mapping[int, TransportNode] = {}
         self.bootstrap_ids: Mapping[int, int] = {}

@@ -7,31 +7,27 @@ clients' history is checked. Facts and limits: docs/protocol/simulation.md.
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from kvorum.chaos.sim.kernel.checks import SeedFailed, check, failure_name
-from kvorum.chaos.sim.kernel.network import Network
-from kvorum.chaos.sim.kernel.timeline import Timeline
 from kvorum.chaos.sim.quorum import scenario as scenarios
 from kvorum.chaos.sim.quorum.changes import Operator
-from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
-from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
 from kvorum.chaos.sim.quorum.checks.reply_checks import check_reply
 from kvorum.chaos.sim.quorum.clients import Clients, Workload
-from kvorum.chaos.sim.quorum.configs import configs_of, first_voters_of, stand_in
+from kvorum.chaos.sim.quorum.configs import stand_in
 from kvorum.chaos.sim.quorum.machine import StateMachine
-from kvorum.chaos.sim.quorum.nemesis import Nemesis
+from kvorum.chaos.sim.quorum.model.recovery import (
+    format_voters,
+)
+from kvorum.chaos.sim.quorum.model.state import ListState
+from kvorum.chaos.sim.quorum.nemesis import QuorumNemesis
 from kvorum.chaos.sim.quorum.node import SimNode
-from kvorum.chaos.sim.quorum.process import Machine
-from kvorum.chaos.sim.quorum.recovery import DiskSettings, LoadState, format_voters, load_state
+from kvorum.chaos.sim.quorum.nodes import NodesWorld
+from kvorum.chaos.sim.quorum.process import NodeMachine
 from kvorum.chaos.sim.quorum.scenario import Scenario, scenario_of
-from kvorum.chaos.sim.quorum.state import ListState, VoterKeys, is_among, keys_of_set, most_of
-from kvorum.chaos.sim.quorum.transport import Transport
-from kvorum.raft.messages import Request, Response
+from kvorum.raft.model.messages import Request, Response
 
 HEAL_BOUND_MS = 20_000
 """Virtual time within which a healed quorum must have a leader, acknowledge an append and have
@@ -52,10 +48,12 @@ REPORT_LINES = 40
 class QuorumOutcome:
     """The results of a run; digest is equal for equal scenarios, in any process.
 
-    virtual_ms: the duration in virtual time, with healed_ms of it after healing. operations:
-    clients' operations by outcome. stale_reads: leader reads in which a deposed leader missed
-    values that were acknowledged elsewhere. faults: by kind, those that hit a node. tally: counts
-    of events of snapshots and voter changes.
+    virtual_ms: the duration in virtual time, with healed_ms of it after healing.
+    operations: clients' operations by outcome.
+    stale_reads: leader reads in which a deposed leader missed values that were acknowledged
+        elsewhere.
+    faults: by kind, those that hit a node.
+    tally: counts of events of snapshots and voter changes.
     """
 
     seed: int
@@ -114,44 +112,32 @@ def _report(world: QuorumWorld, name: str, error: Exception) -> str:
     )
 
 
-class QuorumWorld:
-    """All parts of one run. The network, the disks, the ids, the operator, the clients and each
-    node have random generators of their own: one more draw in one of them changes no other."""
+class QuorumWorld(NodesWorld):
+    """All parts of one run."""
 
     scenario_of: Callable[[int], Scenario] = staticmethod(scenario_of)
+    clients: Workload
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.controller_ids = tuple(scenario.controller_ids)
-        self.broker_ids = tuple(i for i in scenario.node_ids if i not in self.controller_ids)
-        self.timeline = Timeline()
-        rng = self._generator("network")
-        self.network = Network(rng, scenario)
-        self.transport = Transport(self.timeline, self.network, rng, scenario)
-        self.tally: Counter[str] = Counter()
-        self._disk_rng = self._generator("disks")
-        configs = configs_of(scenario, self._generator("ids"))
-        first_voters = first_voters_of(scenario, configs)
-        first_keys = keys_of_set(first_voters)
-        self.disk_settings = DiskSettings(
-            static_voters=frozenset() if scenario.is_dynamic else first_keys,
-            retention_bytes=scenario.retention_bytes,
-            load_state=self.load_state,
-        )
-        self.checks = QuorumChecks(self.disk_settings, first_keys)
-        self.snapshot_checks, self.voter_checks = self.checks.snapshots, self.checks.voters
+        super().__init__(scenario)
         self.clients = self._make_clients()
         # Add it after the carriers that the clients' parts have added.
         self.network.on_break.append(self.transport.break_connections)
-        self.operator = Operator(self, self._generator("operator"))
+        self.operator = Operator(self, self.generator("operator"))
         self.nemesis = self._make_nemesis()
         self.nodes = {
-            node_id: SimNode(self, config, self._generator(f"node-{node_id}"))
-            for node_id, config in configs.items()
+            node_id: SimNode(
+                self,
+                config,
+                self.generator(f"node-{node_id}"),
+                machine_of=self.machine_of,
+                on_stopped=self.on_stopped,
+            )
+            for node_id, config in self.configs.items()
         }
         if scenario.is_dynamic:
-            for node_id in first_voters.ids:
-                format_voters(self.nodes[node_id].disk, first_voters)
+            for node_id in self.first_voters.ids:
+                format_voters(self.nodes[node_id].disk, self.first_voters)
         self.transport.nodes = self.nodes
         self.transport.on_reply = self._check_reply
         self.transport.bootstrap_ids = {stand_in(i): i for i in scenario.controller_ids}
@@ -192,82 +178,25 @@ class QuorumWorld:
 
     # The parts above the quorum; another world has other parts.
 
-    def machine_of(self, node: SimNode, state: ListState) -> Machine:
+    def machine_of(self, node: SimNode, state: ListState) -> NodeMachine:
         """The state machine of a new process, from the state of its newest snapshot."""
         return StateMachine(node, state)
-
-    @property
-    def load_state(self) -> LoadState:
-        """Reads the state in the nodes' snapshots."""
-        return load_state
 
     def on_healed(self) -> None:
         """Called when the faults have ended."""
 
     def _make_clients(self) -> Workload:
-        return Clients(self, self._generator("clients"))
+        return Clients(self, self.generator("clients"))
 
-    def _make_nemesis(self) -> Nemesis:
-        return Nemesis(self)
+    def _make_nemesis(self) -> QuorumNemesis:
+        return QuorumNemesis(self, self.operator)
 
     # The methods that the parts call.
-
-    def living_disks(self) -> VoterKeys:
-        """Disks that exist, now or after a restart, by node and directory id."""
-        nodes = [node for node in self.nodes.values() if not node.is_removed]
-        return frozenset((node.node_id, node.config.directory_id) for node in nodes)
-
-    def has_disk_majority(self, voters: VoterKeys) -> bool:
-        """True if a majority of these voters have their disks."""
-        return _living(voters, self.living_disks()) >= most_of(len(voters))
-
-    def may_vote(self, node: SimNode) -> bool:
-        """True if the node, with its disk, is or may become a voter in some voter set."""
-        sets = self.voter_checks.possible_sets()
-        return any(is_among(keys, node.node_id, node.config.directory_id) for keys in sets)
-
-    def is_disk_expendable(self, node: SimNode) -> bool:
-        """True if every voter set that is or may come into force keeps a majority without the
-        node's disk.
-
-        Raft loses nothing if a minority loses disks that never vote again. If every set that may be
-        in force keeps a majority, one of them can always elect and commit.
-        """
-        disks = self.living_disks() - {(node.node_id, node.config.directory_id)}
-        return all(
-            _living(keys, disks) >= most_of(len(keys))
-            for keys in self.voter_checks.possible_sets()
-            if is_among(keys, node.node_id, node.config.directory_id)
-        )
-
-    def fsync_ms(self) -> int:
-        """The duration of the next fsync."""
-        return self._disk_rng.randint(0, self.scenario.fsync_ms_max)
-
-    def disk_call_ms(self, operation: str) -> int:
-        """The duration of the next disk call on a snapshot."""
-        if operation in ("sync", "sync_dir"):
-            return self.fsync_ms()
-        return self._disk_rng.randint(0, self.scenario.fsync_ms_max // 10)
-
-    def note(self, node: CheckedNode, text: str) -> None:
-        """Add a line to the trace."""
-        self.timeline.note(f"node={node.node_id} {text}")
 
     def on_stopped(self, node: SimNode) -> None:
         """Tell the peers that a process ended, if its machine is still up."""
         if not node.is_dark:
             self.network.break_connections(node.node_id)
-
-    def start_later(self, node: SimNode, delay_ms: int) -> None:
-        """Start a node after delay_ms, unless it has been started by then."""
-        incarnation = node.incarnation
-
-        def start() -> None:
-            if node.incarnation == incarnation:
-                node.start()
-
-        self.timeline.after(delay_ms, start)
 
     # Inside.
 
@@ -276,9 +205,6 @@ class QuorumWorld:
 
     def _check_reply(self, node_id: int, request: Request, response: Response) -> None:
         check_reply(self.checks, self.nodes[node_id], request, response)
-
-    def _generator(self, name: str) -> random.Random:
-        return random.Random(f"{self.scenario.seed}-{name}")
 
     def _converge(self) -> None:
         timeline = self.timeline
@@ -315,8 +241,3 @@ class QuorumWorld:
             node.mirror.end_offset == end_offset and node.applied.end_offset == end_offset
             for node in nodes
         )
-
-
-def _living(voters: VoterKeys, disks: VoterKeys) -> int:
-    """The number of these voters that have their disks."""
-    return sum(is_among({key}, *disk) for key in voters for disk in disks)

@@ -29,8 +29,8 @@ class Decision(Generic[ReplyT]):
 class TokenRules:
     """Delegation tokens of a cluster (delegation.token.*). key: None if they are off.
 
-    max_lifetime_ms: of a token, however often it is renewed. expiry_time_ms: until a token expires
-    that is not renewed.
+    max_lifetime_ms: of a token, however often it is renewed.
+    expiry_time_ms: until a token expires that is not renewed.
     """
 
     key: TokenKey | None = None
@@ -42,8 +42,11 @@ class TokenRules:
 class Context:
     """Inputs of a decision besides the image and the request.
 
-    next_offset: offset of its first record. default_*: the cluster's defaults. supported_features:
-    of this controller. voter_ids: of the quorum, ascending. wall_ms: the time, in ms since 1970.
+    next_offset: offset of its first record.
+    epoch: of the active controller. default_*: the cluster's defaults.
+    supported_features: of this controller.
+    voter_ids: of the quorum, ascending.
+    wall_ms: the time, in ms since 1970.
     """
 
     next_offset: int
@@ -55,4 +58,5 @@ class Context:
     voter_ids: tuple[int, ...] = ()
     is_unclean_default: bool = False
     wall_ms: int = 0
+    epoch: int = 0
     tokens: TokenRules = field(default_factory=TokenRules)

@@ -7,7 +7,9 @@ from enum import IntEnum
 from typing import TypeVar
 
 from kvorum.metadata.access.hosts import is_valid_host
-from kvorum.metadata.access.model import (
+from kvorum.metadata.access.selection import selected
+from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
     OPERATIONS_OF,
     Acl,
@@ -17,8 +19,6 @@ from kvorum.metadata.access.model import (
     Permission,
     ResourceType,
 )
-from kvorum.metadata.access.selection import selected
-from kvorum.metadata.controller.decide import Context, Decision
 from kvorum.metadata.image.features import ACL_LEVEL, METADATA_VERSION, level_of
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import AccessControlEntry, Record, RemoveAccessControlEntry

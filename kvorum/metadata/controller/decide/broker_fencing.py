@@ -50,9 +50,10 @@ Piece = tuple[bytes, tuple[int, ...]]
 class BrokerFencing:
     """The progress of fencing one broker epoch.
 
-    chunk: partitions decided at a time. unseen: ids of the topics to search. led, followed:
-    partitions found that the broker is to be removed from, in this order. stuck: partitions for
-    which no other leader was found, left for the last chunk.
+    chunk: partitions decided at a time.
+    unseen: ids of the topics to search.
+    led, followed: partitions found that the broker is to be removed from, in this order.
+    stuck: partitions for which no other leader was found, left for the last chunk.
     """
 
     broker_id: int

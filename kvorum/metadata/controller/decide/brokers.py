@@ -29,7 +29,7 @@ def register(
     context: Context,
     *,
     has_session: bool,
-    may_be_alive: bool = False,
+    may_be_alive: bool,
 ) -> Decision[RegisteredBroker | Rejected]:
     """Register a broker process; its broker epoch is the offset of its registration record.
 
@@ -40,17 +40,9 @@ def register(
         The active controller dies, and no session is certain. 3. The second process registers with
         its empty directories, and the live one exits.
     """
-    if request.cluster_id != context.cluster_id:
-        return _refused(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            of_another_cluster(f"broker {request.broker_id}", request.cluster_id, context),
-        )
-    if request.broker_id in context.voter_ids or request.broker_id in image.controllers:
-        return _refused(
-            ErrorCode.INVALID_REGISTRATION,
-            f"node {request.broker_id} is a controller of this cluster; a broker needs an id of "
-            "its own",
-        )
+    stranger = _stranger(image, request, context)
+    if stranger is not None:
+        return Decision((), stranger)
     unfit = refusal(image, f"broker {request.broker_id}", request.features)
     if unfit is not None:
         return Decision((), unfit)
@@ -64,11 +56,12 @@ def register(
     if known is not None:
         if known.incarnation_id == request.incarnation_id:
             return Decision((), RegisteredBroker(broker_epoch=known.broker_epoch))
-        is_elsewhere = may_be_alive and _has_other_directories(known, request)
-        if (has_session and known.is_active) or is_elsewhere:
+        is_alive = has_session and known.is_active
+        if is_alive or (may_be_alive and _has_other_directories(known, request)):
+            state = "is alive" if is_alive else "may be alive, on other data directories"
             return _refused(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"another process is registered as broker {request.broker_id} and is alive, at "
+                f"another process is registered as broker {request.broker_id} and {state}, at "
                 f"{address_text(known.endpoint.host, known.endpoint.port)}; stop it, or give this "
                 "one a node.id of its own",
             )
@@ -92,6 +85,33 @@ def register(
         )
     )
     return Decision(tuple(records), RegisteredBroker(broker_epoch=broker_epoch))
+
+
+def _stranger(
+    image: ClusterImage, request: RegisterBrokerRequest, context: Context
+) -> Rejected | None:
+    """The refusal of a broker of another cluster or quorum, or with a controller's id; or None."""
+    if request.cluster_id != context.cluster_id:
+        return Rejected(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            of_another_cluster(f"broker {request.broker_id}", request.cluster_id, context),
+        )
+    if request.broker_id in context.voter_ids or request.broker_id in image.controllers:
+        return Rejected(
+            ErrorCode.INVALID_REGISTRATION,
+            f"node {request.broker_id} is a controller of this cluster; a broker needs an id of "
+            "its own",
+        )
+    if request.metadata_offset > context.next_offset or request.metadata_epoch > context.epoch:
+        # Bad sequence: 1. Most voters lose their disks and are installed again as new ones. 2. They
+        # lead a quorum without records. 3. The brokers register there, and drop what they have.
+        return Rejected(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"broker {request.broker_id} has metadata up to offset {request.metadata_offset} of "
+            f"epoch {request.metadata_epoch}; this quorum has {context.next_offset} of epoch "
+            f"{context.epoch}: its voters have lost records, or are those of another quorum",
+        )
+    return None
 
 
 def _has_other_directories(known: BrokerImage, request: RegisterBrokerRequest) -> bool:

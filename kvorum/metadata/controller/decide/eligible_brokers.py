@@ -33,9 +33,11 @@ _MINIMUM_MAX = (1 << 15) - 1
 class ElectionRules:
     """The rules for elections in one topic's partitions.
 
-    active: brokers that may lead. min_isr: min.insync.replicas as configured, maybe more than the
-    partition's replicas. has_elr, has_recovery_state: the feature levels can record eligible leader
-    replicas, and a leader that recovers. log_dirs: ids of the online directories, by broker.
+    active: brokers that may lead.
+    min_isr: min.insync.replicas as configured, maybe more than the partition's replicas.
+    has_elr, has_recovery_state: the feature levels can record eligible leader replicas, and a
+        leader that recovers.
+    log_dirs: ids of the online directories, by broker.
     """
 
     active: Set[int]

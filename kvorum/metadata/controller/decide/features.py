@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from kvorum.metadata.configs.quotas import entity_text
 from kvorum.metadata.controller.decide import Context, Decision
 from kvorum.metadata.controller.decide.elr_clearing import elr_forgotten
 from kvorum.metadata.image.features import (
@@ -21,7 +22,6 @@ from kvorum.metadata.image.features import (
     unsupported,
 )
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.quotas import entity_text
 from kvorum.metadata.image.records import RECOVERED, FeatureLevel, Record, RegisterController
 from kvorum.metadata.requests.controller_requests import (
     FeatureUpdate,

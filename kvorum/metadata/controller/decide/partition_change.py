@@ -41,8 +41,8 @@ class Election(enum.Enum):
 class PartitionTarget:
     """The requested changes; None leaves a field as it is.
 
-    lost: replicas that may have lost records, and are no longer eligible. is_recovered: the
-    leader's proposal shows that it has recovered.
+    lost: replicas that may have lost records, and are no longer eligible.
+    is_recovered: the leader's proposal shows that it has recovered.
     """
 
     replicas: Replicas | None = None

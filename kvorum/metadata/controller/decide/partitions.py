@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.placement import place
 from kvorum.metadata.controller.decide.topics import (
     PARTITIONS_MAX,
     PARTITIONS_PER_REQUEST_MAX,
     assignments_by_hand,
     placeable_brokers,
 )
-from kvorum.metadata.controller.placement import place
 from kvorum.metadata.image.image import ClusterImage, TopicImage
 from kvorum.metadata.image.records import Partition
 from kvorum.metadata.requests.controller_requests import (
@@ -65,7 +65,9 @@ def _grow(
         return problem
     count = len(topic.partitions)
     more = wanted.count - count
-    factor = len(topic.partitions[0].replicas)
+    # During a reassignment: the factor that it leads to. Its replicas are the old and the new ones.
+    first = topic.partitions[0]
+    factor = len(first.replicas) - len(first.removing_replicas)
     placements: list[tuple[int, ...]] | Rejected
     if wanted.assignments is None:
         placements = place(
@@ -118,14 +120,7 @@ def _problem(topic: TopicImage, wanted: NewPartitions) -> Rejected | None:
         )
     if wanted.count > PARTITIONS_MAX:
         return Rejected(
-            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.POLICY_VIOLATION,
             f"number of partitions {wanted.count} is over {PARTITIONS_MAX}",
-        )
-    if any(partition.is_reassigning for partition in topic.partitions.values()):
-        # A reassignment changes replication factors, and new partitions take theirs from partition
-        # 0.
-        return Rejected(
-            ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"a reassignment of topic {topic.name!r} is in progress; let it end or cancel it",
         )
     return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from kvorum.metadata.configs.quotas import canonical, entity_problem, quota_problem
 from kvorum.metadata.controller.decide import Decision
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.quotas import canonical, entity_problem, quota_problem
 from kvorum.metadata.image.records import ClientQuota, QuotaEntity, Record
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,

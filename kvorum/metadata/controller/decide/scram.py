@@ -3,8 +3,6 @@ Kafka's."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 from kvorum.metadata.controller.decide import Decision
 from kvorum.metadata.image.features import METADATA_VERSION, SCRAM_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage
@@ -20,6 +18,9 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 16_384
+_NAMED_TWICE = Rejected(
+    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+)
 RECORDS_PER_REQUEST_MAX = 10_000
 """Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 
@@ -27,17 +28,20 @@ RECORDS_PER_REQUEST_MAX = 10_000
 def alter_scram_credentials(
     image: ClusterImage, request: AlterScramCredentials
 ) -> Decision[tuple[AlteredScramUser, ...]]:
-    """Change the credentials of each user for whom it is possible. Each user has one result."""
+    """Change the credentials of each user for whom it is possible. Each user has one result: the
+    first problem, in the order of deletions and then upsertions. A user whose first change is
+    possible, and who is named again, is refused."""
     asked: list[ScramDeletion | ScramUpsertion] = [*request.deletions, *request.upsertions]
-    counts = Counter(item.user for item in asked)
-    records: list[Record] = []
-    done: dict[str, None] = {}
+    done: dict[str, Record] = {}
     refused: dict[str, Rejected] = {}
     for item in asked:
         if item.user in refused:
             continue
-        problem = _problem(image, item, times_named=counts[item.user])
-        if problem is None and len(records) == RECORDS_PER_REQUEST_MAX:
+        if done.pop(item.user, None) is not None:
+            problem: Rejected | None = _NAMED_TWICE
+        else:
+            problem = _problem(image, item)
+        if problem is None and len(done) == RECORDS_PER_REQUEST_MAX:
             problem = Rejected(
                 ErrorCode.POLICY_VIOLATION,
                 f"more than {RECORDS_PER_REQUEST_MAX} changes in one request; send several",
@@ -45,14 +49,13 @@ def alter_scram_credentials(
         if problem is not None:
             refused[item.user] = problem
             continue
-        records.append(_record(item))
-        done[item.user] = None
+        done[item.user] = _record(item)
     results = [AlteredScramUser(user=user) for user in done]
     results += [
         AlteredScramUser(user=user, error=problem.code, message=problem.message)
         for user, problem in refused.items()
     ]
-    return Decision(tuple(records), tuple(results))
+    return Decision(tuple(done.values()), tuple(results))
 
 
 def _record(item: ScramDeletion | ScramUpsertion) -> Record:
@@ -63,14 +66,7 @@ def _record(item: ScramDeletion | ScramUpsertion) -> Record:
     )
 
 
-def _problem(
-    image: ClusterImage, item: ScramDeletion | ScramUpsertion, *, times_named: int
-) -> Rejected | None:
-    if times_named > 1:
-        return Rejected(
-            ErrorCode.DUPLICATE_RESOURCE,
-            "A user credential cannot be altered twice in the same request",
-        )
+def _problem(image: ClusterImage, item: ScramDeletion | ScramUpsertion) -> Rejected | None:
     level = level_of(image.features, METADATA_VERSION)
     if level < SCRAM_LEVEL:
         return Rejected(

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from kvorum.metadata.access.model import USER_PREFIX
 from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.image.acl import USER_PREFIX
 from kvorum.metadata.image.features import METADATA_VERSION, TOKEN_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import DelegationToken, RemoveDelegationToken
 from kvorum.metadata.requests.token_requests import (
     CreatedDelegationToken,
     CreateDelegationToken,
-    ExpiredDelegationToken,
     ExpireDelegationToken,
     RenewDelegationToken,
-    RenewedDelegationToken,
+    TokenExpiration,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.ids import new_uuid, uuid_text
@@ -59,7 +58,7 @@ def create_delegation_token(
 
 def renew_delegation_token(
     image: ClusterImage, request: RenewDelegationToken, context: Context
-) -> Decision[RenewedDelegationToken | Rejected]:
+) -> Decision[TokenExpiration | Rejected]:
     """Let a token expire later, or earlier; never after its max timestamp."""
     token = _found(image, request.fingerprint, context)
     if isinstance(token, Rejected):
@@ -72,13 +71,13 @@ def renew_delegation_token(
     if request.renew_period_ms > 0:
         period_ms = min(period_ms, request.renew_period_ms)
     renewed = _until(token, context.wall_ms + period_ms)
-    reply = RenewedDelegationToken(expiration_timestamp_ms=renewed.expiration_timestamp_ms)
+    reply = TokenExpiration(expiration_timestamp_ms=renewed.expiration_timestamp_ms)
     return Decision((renewed,), reply)
 
 
 def expire_delegation_token(
     image: ClusterImage, request: ExpireDelegationToken, context: Context
-) -> Decision[ExpiredDelegationToken | Rejected]:
+) -> Decision[TokenExpiration | Rejected]:
     """Let a token expire after a period, or remove it now."""
     token = _found(image, request.fingerprint, context)
     if isinstance(token, Rejected):
@@ -86,12 +85,12 @@ def expire_delegation_token(
     if not token.may_be_renewed_by(request.requester):
         return Decision((), _mismatch(token, request.requester))
     if request.expiry_period_ms < 0:
-        reply = ExpiredDelegationToken(expiration_timestamp_ms=context.wall_ms)
+        reply = TokenExpiration(expiration_timestamp_ms=context.wall_ms)
         return Decision((RemoveDelegationToken(token.token_id),), reply)
     if token.is_expired(context.wall_ms):
         return Decision((), _expired(token))
     changed = _until(token, context.wall_ms + request.expiry_period_ms)
-    reply = ExpiredDelegationToken(expiration_timestamp_ms=changed.expiration_timestamp_ms)
+    reply = TokenExpiration(expiration_timestamp_ms=changed.expiration_timestamp_ms)
     return Decision((changed,), reply)
 
 

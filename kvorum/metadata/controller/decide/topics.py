@@ -6,7 +6,7 @@ import re
 
 from kvorum.metadata.configs.config_keys import topic_config_problem, topic_configs_conflict
 from kvorum.metadata.controller.decide import Context, Decision
-from kvorum.metadata.controller.placement import UsableBroker, place
+from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, TopicImage
 from kvorum.metadata.image.records import Config, Partition, Record, RemoveTopic, Topic
 from kvorum.metadata.requests.controller_requests import (
@@ -170,10 +170,15 @@ def _placements(
     count = topic.num_partitions
     if count == -1:
         count = context.default_num_partitions
-    if not 1 <= count <= PARTITIONS_MAX:
+    if count < 1:
         return Rejected(
-            ErrorCode.INVALID_PARTITIONS,
-            f"number of partitions {count} must lie between 1 and {PARTITIONS_MAX}",
+            ErrorCode.INVALID_PARTITIONS, f"number of partitions {count} must be 1 or more"
+        )
+    if count > PARTITIONS_MAX:
+        return Rejected(
+            ErrorCode.POLICY_VIOLATION,
+            f"number of partitions {count} is over {PARTITIONS_MAX}; create the topic with fewer, "
+            "and add others later",
         )
     factor = topic.replication_factor
     if factor == -1:
@@ -187,14 +192,17 @@ def _placements(
 
 
 def placeable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    """The brokers that new replicas may be placed on; brokers in controlled shutdown get none.
+    """The brokers that new replicas may be placed on: all but those that are shutting down.
 
-    The host of a broker's client listener stands for its machine.
+    A broker that has ended is fenced, also after a controlled shutdown, of which its registration
+    keeps the mark. It gets replicas as any fenced broker does, or a planned stop of one of three
+    brokers would stop the creation of topics. The host of a broker's client listener stands for its
+    machine.
     """
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_active, broker.endpoint.host)
         for broker in image.brokers.values()
-        if not broker.in_controlled_shutdown
+        if broker.is_fenced or not broker.in_controlled_shutdown
     ]
 
 
@@ -229,10 +237,14 @@ def assignments_by_hand(
 def _name_problem(image: ClusterImage, name: str, collisions: dict[str, str]) -> Rejected | None:
     if name in image.topic_ids:
         return Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+    if name == METADATA_TOPIC:
+        return Rejected(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        )
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
     if not name:
         return Rejected(code, "a topic name may not be empty")
-    if name in (".", "..", METADATA_TOPIC):
+    if name in (".", ".."):
         return Rejected(code, f"a topic may not be called {name!r}")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         return Rejected(

@@ -10,9 +10,6 @@ from kvorum.metadata.image.records import UnregisterBroker
 from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-SHOWN_MAX = 3
-"""Partitions that a refusal names."""
-
 
 def unregister(
     image: ClusterImage,
@@ -23,9 +20,12 @@ def unregister(
 ) -> Decision[UnregisteredBroker | Rejected]:
     """Remove a broker's registration. If its process is still running, it must register again.
 
-    Refused while the broker is alive, since it would register again at once. Refused also while it
-    is the last in-sync replica of a partition, whose data would silently be lost. Replicas assigned
-    to the broker stay assigned (a reassignment moves them), as in Apache Kafka.
+    Refused while the broker is alive, since it would register again at once. Replicas assigned to
+    the broker stay assigned (a reassignment moves them), as in Apache Kafka. A partition that only
+    this broker has in sync keeps it as the last member of its ISR, without a leader: the machine
+    may be lost for good, and an unclean election chooses among the other replicas. A new machine
+    under the same id does not lead with an empty log: the replica's directory is not one of its
+    own.
     """
     broker = image.brokers.get(request.broker_id)
     if broker is None:
@@ -36,20 +36,6 @@ def unregister(
         return _refused(
             ErrorCode.INVALID_REQUEST,
             f"broker {request.broker_id} is alive: stop it first",
-        )
-    only_here = [
-        f"{topic.name}-{partition_id}"
-        for topic in image.topics.values()
-        for partition_id, partition in topic.partitions.items()
-        if partition.isr == (request.broker_id,)
-    ]
-    if only_here:
-        more = f" and {len(only_here) - SHOWN_MAX} more" if len(only_here) > SHOWN_MAX else ""
-        return _refused(
-            ErrorCode.INVALID_REQUEST,
-            f"broker {request.broker_id} alone is in sync for "
-            f"{', '.join(sorted(only_here)[:SHOWN_MAX])}{more}: delete or move them first, or "
-            "bring it back",
         )
     eligible = eligible_brokers(
         image, leaving=request.broker_id, is_unclean_default=is_unclean_default

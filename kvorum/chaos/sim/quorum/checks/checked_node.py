@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kvorum.chaos.sim.quorum.mirror import Mirror
-    from kvorum.chaos.sim.quorum.state import ListState
-    from kvorum.raft.core import RaftCore
-    from kvorum.raft.model import RaftConfig, VoteState
-    from kvorum.raft.replica_log import ReplicaLog
-    from kvorum.raft.snapshot_files import SnapshotFiles
+    from kvorum.chaos.sim.quorum.model.mirror import Mirror
+    from kvorum.chaos.sim.quorum.model.state import ListState
+    from kvorum.raft.core.raft_core import RaftCore
+    from kvorum.raft.model.values import RaftConfig, VoteState
+    from kvorum.raft.node.replica_log import ReplicaLog
+    from kvorum.raft.node.snapshot_files import SnapshotFiles
     from kvorum.runtime.memory_disk import MemoryDisk
 
 
 class CheckedNode(Protocol):
-    """A simulated node (`chaos.sim.quorum.node.SimNode`). mirror: its log. durable_end_offset:
-    records below it must survive a power cut. saved_vote: the vote state last saved. saving_vote:
-    one whose save was under way when the node stopped."""
+    """A simulated node (`chaos.sim.quorum.node.SimNode`).
+
+    mirror: its log.
+    durable_end_offset: records below it must survive a power cut.
+    saved_vote: the vote state last saved.
+    saving_vote: one whose save was under way when the node stopped.
+    """
 
     @property
     def node_id(self) -> int: ...

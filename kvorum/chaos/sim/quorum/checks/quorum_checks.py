@@ -14,21 +14,24 @@ from kvorum.chaos.sim.kernel.checks import CheckFailed, check
 from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
 from kvorum.chaos.sim.quorum.checks.snapshot_checks import SnapshotChecks
 from kvorum.chaos.sim.quorum.checks.voter_checks import VoterChecks, Votes, named
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.recovery import DiskSettings
-from kvorum.chaos.sim.quorum.state import VALUE_PREFIX, VoterKeys, is_among, most_of
-from kvorum.raft.effects import AppendVoters, LeaderChanged
-from kvorum.raft.model import VoteState
-from kvorum.raft.roles.states import Follower
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import DiskSettings
+from kvorum.chaos.sim.quorum.model.state import VALUE_PREFIX, VoterKeys, is_among, most_of
+from kvorum.raft.core.states import Follower
+from kvorum.raft.model.effects import AppendVoters, LeaderChanged
+from kvorum.raft.model.values import VoteState
 from kvorum.runtime.ids import NO_NODE, UUID_ZERO
 
 
 class QuorumChecks:
-    """Remembers facts and compares them. snapshots, voters: the checks of snapshots, and of voter
-    sets.
+    """Remembers facts and compares them.
 
-    leaders: epoch to node. committed: records as first seen below a high watermark; committed_in:
-    epoch to the end offset that its leader committed. votes: epoch to the votes given in it.
+    snapshots: the checks of snapshots.
+    voters: the checks of voter sets.
+    leaders: epoch to node.
+    committed: records as first seen below a high watermark.
+    committed_in: epoch to the end offset that its leader committed.
+    votes: epoch to the votes given in it.
     acknowledged: offset to the value that a client was told is committed.
     """
 

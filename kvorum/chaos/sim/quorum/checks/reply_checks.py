@@ -5,8 +5,8 @@ from __future__ import annotations
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
 from kvorum.chaos.sim.quorum.checks.quorum_checks import QuorumChecks
-from kvorum.chaos.sim.quorum.state import is_among
-from kvorum.raft.messages import (
+from kvorum.chaos.sim.quorum.model.state import is_among
+from kvorum.raft.model.messages import (
     FetchRequest,
     FetchResponse,
     Request,

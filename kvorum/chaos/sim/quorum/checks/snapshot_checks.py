@@ -11,19 +11,22 @@ from collections.abc import Sequence
 
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.recovery import DiskSettings, Opened, read_state
-from kvorum.chaos.sim.quorum.state import ListState, VoterKeys
-from kvorum.raft.effects import DropSnapshots, WriteSnapshotChunk
-from kvorum.raft.model import OffsetAndEpoch
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.recovery import DiskSettings, RecoveredNode, read_state
+from kvorum.chaos.sim.quorum.model.state import ListState, VoterKeys
+from kvorum.raft.model.effects import DropSnapshots, WriteSnapshotChunk
+from kvorum.raft.model.values import OffsetAndEpoch
 from kvorum.runtime.errors import CorruptData
 
 
 class SnapshotChecks:
-    """Invariants of snapshots and of their transfers. committed: the committed log that all nodes
-    must agree with. held: node to the snapshots that its log depends on, all of them durable.
-    sources: node to the snapshot that it fetches, and the leader it fetches from. tally: counts of
-    events of transfers."""
+    """Invariants of snapshots and of their transfers.
+
+    committed: the committed log that all nodes must agree with.
+    held: node to the snapshots that its log depends on, all of them durable.
+    sources: node to the snapshot that it fetches, and the leader it fetches from.
+    tally: counts of events of transfers.
+    """
 
     def __init__(self, committed: Mirror, settings: DiskSettings) -> None:
         self.committed = committed
@@ -68,7 +71,7 @@ class SnapshotChecks:
         path = node.files.path(snapshot)
         return self._read_snapshot(node, snapshot, path)
 
-    def on_opened(self, node: CheckedNode, opened: Opened) -> None:
+    def on_opened(self, node: CheckedNode, opened: RecoveredNode) -> None:
         """Check the result of a start. SnapshotSurvives: the snapshots that the log depends on are
         there, and whole."""
         metadata = opened.metadata

@@ -1,7 +1,7 @@
 """The invariants of voter sets and their changes.
 
-The checks read voter sets from the bytes of the logs (`chaos.sim.quorum.mirror`) and never ask the
-core for its voters.
+The checks read voter sets from the bytes of the logs (`mirror`) and never ask the core for its
+voters.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.quorum.checks.checked_node import CheckedNode
-from kvorum.chaos.sim.quorum.checks.linearizability import Outcome
-from kvorum.chaos.sim.quorum.mirror import Mirror
-from kvorum.chaos.sim.quorum.state import (
+from kvorum.chaos.sim.quorum.model.linearizability import Outcome
+from kvorum.chaos.sim.quorum.model.mirror import Mirror
+from kvorum.chaos.sim.quorum.model.state import (
     Change,
     ChangeKind,
     VoterKeys,
@@ -23,16 +23,19 @@ from kvorum.chaos.sim.quorum.state import (
     keys_of_set,
     most_of,
 )
-from kvorum.raft.effects import AppendVoters, LeaderChanged
-from kvorum.raft.voters import VoterSet
+from kvorum.raft.model.effects import AppendVoters, LeaderChanged
+from kvorum.raft.model.voters import VoterSet
 
 Votes = dict[tuple[int, bytes], tuple[int, bytes]]
 """The votes of one epoch: voter (node id, directory id) to candidate (id, directory id)."""
 
 
 class VoterChecks:
-    """Invariants of voter sets. committed: the committed log. appended: (offset, set) of
-    uncommitted sets that a log holds or may come to hold."""
+    """Invariants of voter sets.
+
+    committed: the committed log.
+    appended: (offset, set) of uncommitted sets that a log holds or may come to hold.
+    """
 
     def __init__(self, committed: Mirror) -> None:
         self.committed = committed

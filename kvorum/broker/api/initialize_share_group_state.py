@@ -1,0 +1,26 @@
+"""InitializeShareGroupState (83). Served: v0, from group coordinators, for new partitions.
+
+A lower state epoch than the present one gets FENCED_STATE_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.share_state_calls import ACCESS as BROKERS_ONLY
+from kvorum.broker.api.share_state_calls import answers, no_fields
+from kvorum.broker.share_state import apis
+from kvorum.broker.share_state.records import ShareKey
+from kvorum.broker.share_state.requests import InitializeState
+
+API = apis.INITIALIZE.api
+ACCESS = BROKERS_ONLY
+
+
+async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
+    return await answers(context, request, _body, no_fields)
+
+
+def _body(key: ShareKey, row: Any) -> InitializeState:
+    return InitializeState(key=key, state_epoch=row.state_epoch, start_offset=row.start_offset)

@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): the coordinator assigns partitions, which members share."""

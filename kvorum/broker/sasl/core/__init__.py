@@ -1,0 +1,1 @@
+"""Logins as state machines: bytes in, bytes or a user out. Pure."""

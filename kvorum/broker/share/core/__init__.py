@@ -1,0 +1,1 @@
+"""The rules of share-partitions and share sessions. Pure."""

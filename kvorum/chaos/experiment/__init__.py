@@ -1,1 +1,0 @@
-"""One experiment: its file, faults, targets, history, checks and report."""

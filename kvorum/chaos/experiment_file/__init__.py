@@ -1,0 +1,1 @@
+"""An experiment's file: its grammar, and the experiment that it describes. Pure."""

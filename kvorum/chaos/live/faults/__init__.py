@@ -1,0 +1,1 @@
+"""Faults carried out on a live system, and undone."""

@@ -1,0 +1,1 @@
+"""A run's verdict and its pages, charts and exports."""

@@ -1,0 +1,107 @@
+"""Reading as a member of a share group (KIP-932), which librdkafka speaks: each record is one
+member's, and is accepted once it is printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, ShareConsumer
+
+from kvorum.cli.records.reading import POLL_S, is_transient
+from kvorum.cli.records.text_output import Record
+from kvorum.client.cluster.brokers import Brokers
+from kvorum.client.failures import CommandFailed, refusal
+from kvorum.client.rights import on_group
+
+IDLE_S = 5.0
+"""Without --follow, time without a record after which the reading ends: a queue has no end."""
+
+
+class ShareReading:
+    """Reads what the group's coordinator and the partitions' leaders give to this member."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        topics: Sequence[str],
+        client: Mapping[str, Any],
+        group: str,
+        *,
+        is_endless: bool,
+    ) -> None:
+        """client: librdkafka's settings of the connection."""
+        brokers.existing(list(topics), operation="READ")
+        self._group = group
+        self._is_endless = is_endless
+        self._is_in_library = False
+        self._is_stopped = False
+        self._patience_s = brokers.timeout_s
+        self._consumer = ShareConsumer(
+            {
+                **client,
+                "group.id": group,
+                "share.acknowledgement.mode": "explicit",
+                # librdkafka warns at each start that its share consumer is a preview.
+                "log_level": 3,
+            }
+        )
+        self._consumer.subscribe(list(topics))
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield records until none comes any more. Those of a yield count as printed when the next
+        one is asked for."""
+        last_s = time.monotonic() + self._patience_s
+        while self._is_endless or time.monotonic() < last_s:
+            records = self._poll()
+            if records:
+                yield records
+                self.printed(records)
+                last_s = time.monotonic() + IDLE_S
+
+    def printed(self, records: Sequence[Record]) -> None:
+        """Accept these records. The others of the last yield go back to the group at the end."""
+        for record in records:
+            self._consumer.acknowledge(record)
+
+    def on_signal(self, *_: object) -> None:
+        """End the reading. Raises KeyboardInterrupt at once, unless librdkafka is at work."""
+        if not self._is_in_library or self._is_stopped:
+            raise KeyboardInterrupt
+        self._is_stopped = True
+
+    def close(self) -> None:
+        """Tell the brokers what was accepted, and leave the group."""
+        try:
+            for where, error in self._consumer.commit_sync(self._patience_s).items():
+                if error is not None:
+                    raise CommandFailed(
+                        f"records of {where} were not accepted: {error}; they come again"
+                    )
+        except KafkaException as error:
+            raise self._refused(error.args[0]) from error
+        finally:
+            self._consumer.close()
+
+    def _poll(self) -> list[Record]:
+        self._is_in_library = True
+        try:
+            messages = list(self._consumer.poll(POLL_S))
+        except KafkaException as error:
+            raise self._refused(error.args[0]) from error
+        finally:
+            self._is_in_library = False
+        if self._is_stopped:
+            raise KeyboardInterrupt
+        for message in messages:
+            failure = message.error()
+            if failure is not None and not is_transient(failure):
+                raise self._refused(failure)
+        return [message for message in messages if message.error() is None]
+
+    def _refused(self, error: KafkaError) -> CommandFailed:
+        if error.code() < 0:
+            return CommandFailed(f"share group {self._group}: {error.str()}")
+        rights = (on_group("READ", self._group),) if "GROUP" in error.name() else ()
+        return refusal(error.code(), None, f"share group {self._group}", *rights)

@@ -1,0 +1,1 @@
+"""Requests about topics, partitions, brokers and transactions, through brokers or controllers."""

@@ -1,0 +1,1 @@
+"""Configs as rows of an answer, and the requests about them."""

@@ -1,0 +1,222 @@
+"""Configs and quotas of a cluster, reached through a broker (Kafka protocol)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvorum.client.cluster.broker_backend import BrokerBackend
+from kvorum.client.config_hints import with_hint
+from kvorum.client.configs.config_rows import (
+    BROKER_LOGGER,
+    RESOURCE_TYPES,
+    Change,
+    alteration,
+    config_row,
+    filter_of,
+    label,
+    quota_rows,
+)
+from kvorum.client.failures import CommandFailed, Row, check
+from kvorum.client.rights import Right, on_cluster, on_topic
+from kvorum.metadata.configs.config_keys import is_certificate_key
+from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
+from kvorum.metadata.configs.effective import ConfigSource as Source
+from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
+from kvorum.metadata.configs.quotas import entity_text
+from kvorum.metadata.image.records import QuotaEntity
+from kvorum.metadata.requests.config_requests import AlterConfigs
+
+_SET_SOURCES: dict[str, tuple[int, ...]] = {
+    BROKER_LOGGER: (LOGGER_SOURCE,),
+    "topic": (Source.DYNAMIC_TOPIC,),
+    "broker": (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER),
+}
+
+
+class BrokerConfigs(BrokerBackend):
+    """Requests through any broker; a broker's own configs are read from that broker."""
+
+    def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
+        super().__init__(addresses, timeout_s)
+        self._timeout_s = timeout_s
+
+    def describe_configs(self, kind: str, name: str | None, *, is_all: bool) -> list[Row]:
+        rows: list[Row] = []
+        for each in self._names(kind) if name is None else [name]:
+            rows += self._describe(kind, each, is_all=is_all)
+        return rows
+
+    def alter_configs(
+        self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
+    ) -> str:
+        request = alteration(kind, name, changes, dry_run=dry_run)
+        # Only the broker itself can change its loggers, and read the files of its certificates.
+        is_own = kind == BROKER_LOGGER or (
+            kind == "broker"
+            and name != CLUSTER_DEFAULT
+            and any(op == "set" and is_certificate_key(key) for op, key, _ in changes)
+        )
+        connection = self._connection_to(name) if is_own else self.connection
+        try:
+            reply = self._alter(connection, request, dry_run=dry_run)
+        finally:
+            if connection is not self.connection:
+                connection.close()
+        for item in reply.responses:
+            check(
+                item.error_code,
+                with_hint(item.error_message),
+                label(kind, name),
+                _right("ALTER_CONFIGS", kind, name),
+            )
+        return label(kind, name)
+
+    def _alter(self, connection: Any, request: AlterConfigs, *, dry_run: bool) -> Any:
+        return connection.call(
+            "incremental_alter_configs",
+            44,
+            1,
+            {
+                "resources": [
+                    {
+                        "resource_type": r.resource_type,
+                        "resource_name": r.resource_name,
+                        "configs": [
+                            {"name": o.name, "config_operation": o.kind, "value": o.value}
+                            for o in r.operations
+                        ],
+                    }
+                    for r in request.resources
+                ],
+                "validate_only": dry_run,
+            },
+            flexible=True,
+        )
+
+    def describe_quotas(self, entity: QuotaEntity, types: Sequence[str]) -> list[Row]:
+        reply = self.connection.call(
+            "describe_client_quotas",
+            48,
+            1,
+            {
+                "components": [
+                    {"entity_type": c.entity_type, "match_type": c.match_type, "match": c.match}
+                    for c in filter_of(entity, types)
+                ],
+                "strict": bool(entity),
+            },
+            flexible=True,
+        )
+        check(
+            reply.error_code, reply.error_message, "client quotas", on_cluster("DESCRIBE_CONFIGS")
+        )
+        self._warn_without_leader()
+        rows: list[Row] = []
+        for entry in reply.entries or ():
+            found = tuple((part.entity_type, part.entity_name) for part in entry.entity)
+            rows += quota_rows(found, {v.key: float(v.value) for v in entry.values})
+        return rows
+
+    def alter_quotas(
+        self, entity: QuotaEntity, quotas: Sequence[tuple[str, float | None]], *, dry_run: bool
+    ) -> str:
+        reply = self.connection.call(
+            "alter_client_quotas",
+            49,
+            1,
+            {
+                "entries": [
+                    {
+                        "entity": [{"entity_type": t, "entity_name": n} for t, n in entity],
+                        "ops": [
+                            {"key": key, "value": value or 0.0, "remove": value is None}
+                            for key, value in quotas
+                        ],
+                    }
+                ],
+                "validate_only": dry_run,
+            },
+            flexible=True,
+        )
+        for item in reply.entries:
+            check(
+                item.error_code,
+                item.error_message,
+                entity_text(entity),
+                on_cluster("ALTER_CONFIGS"),
+            )
+        return entity_text(entity)
+
+    def _names(self, kind: str) -> list[str]:
+        if kind == "topic":
+            return [str(row["topic"]) for row in self.topics(None)]
+        live = [str(row["broker_id"]) for row in self.brokers() if not row["is_fenced"]]
+        return live if kind == BROKER_LOGGER else ["", *live]
+
+    def _describe(self, kind: str, name: str, *, is_all: bool) -> list[Row]:
+        connection = self.connection
+        if kind in ("broker", BROKER_LOGGER) and name:
+            connection = self._connection_to(name)
+        try:
+            reply = connection.call(
+                "describe_configs",
+                32,
+                4,
+                {
+                    "resources": [
+                        {
+                            "resource_type": RESOURCE_TYPES[kind],
+                            "resource_name": name,
+                            "configuration_keys": None,
+                        }
+                    ],
+                    "include_synonyms": True,
+                    "include_documentation": False,
+                },
+                flexible=True,
+            )
+        finally:
+            if connection is not self.connection:
+                connection.close()
+        result = reply.results[0]
+        right = _right("DESCRIBE_CONFIGS", kind, name)
+        check(result.error_code, result.error_message, label(kind, name), right)
+        self._warn_without_leader()
+        return [
+            config_row(
+                kind,
+                name,
+                c.name,
+                c.value,
+                c.config_source,
+                type_number=c.config_type,
+                read_only=c.read_only,
+                is_sensitive=c.is_sensitive,
+                synonyms=[(s.name, s.value, s.source) for s in c.synonyms],
+            )
+            for c in sorted(result.configs, key=lambda c: str(c.name))
+            if is_all or c.config_source in _SET_SOURCES[kind]
+        ]
+
+    def _connection_to(self, broker_id: str) -> Any:
+        from kvorum.client.connection import KafkaConnection
+
+        for row in self.brokers():
+            if str(row["broker_id"]) == broker_id:
+                try:
+                    return KafkaConnection([(row["host"], row["port"])], self._timeout_s)
+                except CommandFailed as error:
+                    raise CommandFailed(
+                        f"{error}; what was set for broker {broker_id} the controllers know too: "
+                        "--bootstrap-controller HOST:PORT",
+                        error.exit_code,
+                    ) from error
+        raise CommandFailed(
+            f"broker {broker_id} is not registered; for a controller give --bootstrap-controller"
+        )
+
+
+def _right(operation: str, kind: str, name: str) -> Right:
+    """The right to an operation on configs: those of brokers and loggers are the cluster's."""
+    return on_topic(operation, name) if kind == "topic" else on_cluster(operation)

@@ -1,0 +1,1 @@
+"""Requests to the coordinators of groups and of transactional ids."""

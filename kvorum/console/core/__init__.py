@@ -1,0 +1,1 @@
+"""The content of the page, from a sample of the cluster; the requests that it answers. Pure."""

@@ -1,0 +1,1 @@
+"""From properties to a node's configuration: sources, listeners, links, presets."""

@@ -1,0 +1,1 @@
+"""`kvorum dev`: a cluster on this machine, its supervisor and how others control it."""

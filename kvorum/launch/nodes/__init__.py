@@ -1,0 +1,1 @@
+"""A controller and a broker as processes: their parts, made and started."""

@@ -1,0 +1,1 @@
+"""Ways back: a damaged replica, a quorum that lost its majority."""

@@ -1,0 +1,1 @@
+"""The controller as a function: its images, sessions and pending replies. Pure."""

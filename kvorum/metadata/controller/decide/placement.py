@@ -1,0 +1,166 @@
+"""Placement of new partitions' replicas: striped over brokers and racks (KRaft's striped placer).
+
+Each partition's replicas are on distinct racks as far as possible, then on distinct machines: as
+long as there are as many machines as replicas, no machine has two of a partition. Within a rack
+and a machine a fenced broker is used last, and never as a leader. The active brokers of a rack stay
+within one replica and one leader of each other, as long as machines leave the choice. Racks of
+different sizes get equal shares, so brokers of different racks get unequal ones
+(`python -m bench.placement`). Randomness only orders equals, so that the partitions of small topics
+are not all on the first broker.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kvorum.runtime.errors import ErrorCode, Rejected, required
+
+
+@dataclass(frozen=True, slots=True)
+class UsableBroker:
+    """A broker that may have replicas.
+
+    is_active: it may lead too.
+    host: of its machine, None if that is unknown; brokers of one host fail together.
+    """
+
+    broker_id: int
+    rack: str | None
+    is_active: bool
+    host: str | None = None
+
+
+def place(
+    brokers: Sequence[UsableBroker],
+    *,
+    partition_count: int,
+    replication_factor: int,
+    rng: random.Random,
+) -> list[tuple[int, ...]] | Rejected:
+    """The replicas of each partition; the first is the preferred leader.
+
+    Rejected with INVALID_REPLICATION_FACTOR if there are not enough brokers, or if none is active.
+    """
+    problem = _problem(brokers, replication_factor)
+    if problem is not None:
+        return problem
+    racks = _racks(brokers)
+    first_rack = rng.randrange(len(racks))
+    active_count = sum(1 for broker in brokers if broker.is_active)
+    placements: list[tuple[int, ...]] = []
+    for index in range(partition_count):
+        if index % active_count == 0:
+            # Shuffle each time every broker has led, or the same pairs of brokers would share all
+            # their partitions.
+            for rack in racks:
+                rack.shuffle(rng)
+        placements.append(_place_one(racks, first_rack + index, replication_factor))
+    return placements
+
+
+class _Rack:
+    """The brokers of one rack, active before fenced, with what each got so far.
+
+    The broker with the fewest leaders leads next, and the one with the fewest replicas follows.
+    Among equals the one with the most leaders follows, which leaves the lead to the others. So the
+    brokers of a rack stay within one leader and one replica of each other.
+    """
+
+    def __init__(self, active: list[int], fenced: list[int], machines: Mapping[int, str]) -> None:
+        """machines: of each broker."""
+        self.machines = machines
+        self._active = active
+        self._fenced = fenced
+        self._replicas: Counter[int] = Counter()
+        self._leaders: Counter[int] = Counter()
+
+    def shuffle(self, rng: random.Random) -> None:
+        """Change the order among equals."""
+        rng.shuffle(self._active)
+        rng.shuffle(self._fenced)
+
+    def take_leader(self) -> int | None:
+        if not self._active:
+            return None
+        chosen = min(self._active, key=lambda i: (self._leaders[i], self._replicas[i]))
+        self._leaders[chosen] += 1
+        self._replicas[chosen] += 1
+        return chosen
+
+    def take_follower(self, used: Sequence[int], full: Collection[str]) -> int | None:
+        """A broker that is not in `used` and whose machine is not in `full`."""
+        for brokers in (self._active, self._fenced):
+            free = [i for i in brokers if i not in used and self.machines[i] not in full]
+            if free:
+                chosen = min(free, key=lambda i: (self._replicas[i], -self._leaders[i]))
+                self._replicas[chosen] += 1
+                return chosen
+        return None
+
+
+def _problem(brokers: Sequence[UsableBroker], replication_factor: int) -> Rejected | None:
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+    if replication_factor < 1:
+        return Rejected(code, f"replication factor {replication_factor} is below 1")
+    if replication_factor > len(brokers):
+        return Rejected(
+            code,
+            f"replication factor {replication_factor} is above the {len(brokers)} "
+            "brokers to choose from",
+        )
+    if not any(broker.is_active for broker in brokers):
+        return Rejected(code, "all brokers are fenced; none could lead")
+    return None
+
+
+def _racks(brokers: Sequence[UsableBroker]) -> list[_Rack]:
+    # Without racks, all brokers form one rack. In a mixed cluster, brokers without a rack form one
+    # of their own.
+    by_rack: dict[str, tuple[list[int], list[int]]] = {}
+    machines = _machines(brokers)
+    for broker in sorted(brokers, key=lambda b: b.broker_id):
+        active, fenced = by_rack.setdefault(broker.rack or "", ([], []))
+        (active if broker.is_active else fenced).append(broker.broker_id)
+    return [_Rack(*by_rack[name], machines) for name in sorted(by_rack)]
+
+
+def _machines(brokers: Sequence[UsableBroker]) -> dict[int, str]:
+    """A name of each broker's machine. A broker without a host has a machine of its own; if all
+    have the same host, there is nothing to choose from, and each counts as one."""
+    is_one = len({broker.host for broker in brokers}) == 1
+    return {
+        broker.broker_id: f"broker {broker.broker_id}" if is_one or not broker.host else broker.host
+        for broker in brokers
+    }
+
+
+def _place_one(racks: list[_Rack], start: int, replication_factor: int) -> tuple[int, ...]:
+    rack_count = len(racks)
+    replicas: list[int] = []
+    # The leader: the next rack that has an active broker.
+    position = start
+    while (leader := racks[position % rack_count].take_leader()) is None:
+        position += 1
+    replicas.append(leader)
+    machines = racks[0].machines
+    while len(replicas) < replication_factor:
+        full = {machines[broker_id] for broker_id in replicas}
+        # The factor is at most the number of brokers, so the second walk over the racks finds one.
+        found = _next(racks, position, replicas, full) or _next(racks, position, replicas, ())
+        position, chosen = required(found, "there are brokers to place a replica on")
+        replicas.append(chosen)
+    return tuple(replicas)
+
+
+def _next(
+    racks: list[_Rack], position: int, used: Sequence[int], full: Collection[str]
+) -> tuple[int, int] | None:
+    """The next rack behind `position` with a broker for a replica, and that broker."""
+    for at in range(position + 1, position + len(racks) + 1):
+        chosen = racks[at % len(racks)].take_follower(used, full)
+        if chosen is not None:
+            return at, chosen
+    return None

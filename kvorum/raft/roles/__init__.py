@@ -1,1 +1,0 @@
-"""One module for each family of roles: how a node in that role reacts to each event."""

@@ -1,0 +1,78 @@
+"""`kvorum consume --share-group` and `kvorum groups` on a live cluster of one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from tests.live.clients import Topics, settings
+from tests.live.cluster import Cluster
+from tests.polling import DEADLINE_S
+from tests.test_cli.pipes import printed, sent
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("share"), controllers=1, brokers=1) as cluster:
+        yield cluster
+
+
+def begin_with_the_first_record(cluster: Cluster, group: str) -> None:
+    entry = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin = AdminClient(settings(cluster.bootstrap))
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(DEADLINE_S)
+
+
+def offsets_of(cluster: Cluster, group: str) -> tuple[int, int]:
+    """The start offset and the lag of the group's only share-partition."""
+    (found,) = cluster.cli_json("groups", "describe", group)
+    assert (found["type"], found["protocol"], found["state"]) == ("share", "simple", "Empty")
+    (row,) = found["offsets"]
+    return row["committed_offset"], row["lag"]
+
+
+def test_records_that_are_printed_are_accepted_and_the_others_come_again(cluster: Cluster):
+    Topics(cluster.bootstrap).create("orders", replicas=1)
+    sent(cluster, "orders", stdin=b"".join(b"v%d\n" % at for at in range(8)))
+    begin_with_the_first_record(cluster, "workers")
+    first = printed(cluster, "orders", "--share-group", "workers", "-n", "3")
+    assert first == [b"v0", b"v1", b"v2"]
+    assert offsets_of(cluster, "workers") == (3, 5)
+    rest = printed(cluster, "orders", "--share-group", "workers")
+    assert rest == [b"v3", b"v4", b"v5", b"v6", b"v7"]
+    assert offsets_of(cluster, "workers") == (8, 0)
+    reset = ("groups", "reset-offsets", "workers", "--topic", "orders", "--to-offset", "6")
+    assert "nothing is changed yet" in cluster.cli(*reset).stderr
+    assert offsets_of(cluster, "workers") == (8, 0)
+    assert "reset" in cluster.cli(*reset, "--execute").stdout
+    assert offsets_of(cluster, "workers") == (6, 2)
+    again = printed(cluster, "orders", "--share-group", "workers")
+    assert again == [b"v6", b"v7"]
+    forget = ("groups", "delete-offsets", "workers", "--topic", "orders")
+    assert "deleted" in cluster.cli(*forget).stdout
+    (found,) = cluster.cli_json("groups", "describe", "workers")
+    assert found["offsets"] == []
+    assert "deleted" in cluster.cli("groups", "delete", "workers").stdout
+
+
+@pytest.mark.parametrize(
+    "more", [("-g", "x"), ("-o", "3"), ("-p", "0"), ("--isolation", "read_committed")]
+)
+def test_what_a_share_groups_configs_decide_is_no_option(cluster: Cluster, more: tuple[str, str]):
+    done = cluster.cli("consume", "orders", "--share-group", "workers", *more)
+    assert done.returncode == 2
+    assert "is not for --share-group" in done.stderr
