@@ -12,6 +12,9 @@ from pyspark.sql import SparkSession
 
 from kvorum.analytics.session import QUICK_JAVA
 
+JOB_DEADLINE_S = 180.0
+"""For what a job in a process of its own reaches: JVMs, workers and batches on a busy machine."""
+
 
 @contextlib.contextmanager
 def spark_session(folder: Path) -> Iterator[SparkSession]:

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from kvorum import Cluster
 from tests.polling import eventually
 from tests.test_analytics.killed_query import OFFSETS_PER_BATCH
+from tests.test_analytics.sessions import JOB_DEADLINE_S
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.live, pytest.mark.timeout(300)]
@@ -70,6 +71,7 @@ def test_a_killed_query_reads_its_batch_again_and_files_have_each_record_once(cl
         eventually(
             lambda: (tmp_path / "reached").exists() or query.poll() is not None,
             "a task is in the middle of a batch",
+            deadline_s=JOB_DEADLINE_S,
         )
         assert query.poll() is None, (tmp_path / "log").read_text()[-4000:]
     finally:

@@ -25,7 +25,7 @@ from kvorum import Cluster
 from kvorum.analytics import events
 from kvorum.analytics.event_tables import ForeignOutput, OutputFailed
 from tests.polling import eventually
-from tests.test_analytics.sessions import spark_session
+from tests.test_analytics.sessions import JOB_DEADLINE_S, spark_session
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.live, pytest.mark.timeout(300)]
@@ -275,6 +275,7 @@ def test_a_killed_job_adds_its_batch_once(job: Job, session: Any) -> None:
         eventually(
             lambda: (job.folder / "reached").exists() or killed.poll() is not None,
             "batch 2 is half written",
+            deadline_s=JOB_DEADLINE_S,
         )
         assert killed.poll() is None, log.read_text()[-4000:]
     finally:
@@ -299,6 +300,7 @@ def test_a_signal_ends_a_job_that_follows_and_another_goes_on(
         eventually(
             lambda: b"following" in log.read_bytes() or follower.poll() is not None,
             "the job follows",
+            deadline_s=JOB_DEADLINE_S,
         )
         assert follower.poll() is None, log.read_text()[-4000:]
         # SIGINT as a terminal sends it: to the JVM and the workers of Python, too.

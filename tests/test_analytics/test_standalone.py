@@ -18,6 +18,7 @@ import pytest
 
 from tests.polling import eventually
 from tests.test_analytics.lakes import make_lake
+from tests.test_analytics.sessions import JOB_DEADLINE_S
 
 pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -57,14 +58,18 @@ def master(tmp_path) -> Iterator[str]:
             found = re.search(r"spark://127\.0\.0\.1:\d+", log.read_text())
             return found[0] if found else None
 
-        address = str(eventually(url, "the master listens"))
+        address = str(eventually(url, "the master listens", deadline_s=JOB_DEADLINE_S))
         for number in (1, 2):
             worker = ("--cores", "1", "--memory", "512m", "--webui-port", "0", "--host", _LOCAL)
             worker += ("--work-dir", str(tmp_path / f"work-{number}"), address)
             stack.enter_context(
                 daemon(tmp_path / f"worker-{number}.log", f"{deploy}.worker.Worker", *worker)
             )
-        eventually(lambda: log.read_text().count("Registering worker") == 2, "both workers joined")
+        eventually(
+            lambda: log.read_text().count("Registering worker") == 2,
+            "both workers joined",
+            deadline_s=JOB_DEADLINE_S,
+        )
         yield address
 
 

@@ -24,6 +24,7 @@ from kvorum.chaos.history import FAULT_BEGIN, FAULT_END, details_of, read_histor
 from kvorum.chaos.live.faults import operator_calls, reassignments
 from kvorum.chaos.live.faults.injector import Injected
 from kvorum.chaos.live.faults.reassignments import RunningReassignment, plan_moves, why_no_move
+from kvorum.chaos.live.faults.throttles import Throttle
 from kvorum.chaos.live.host.node_requests import Call, NodeRequests
 from kvorum.chaos.live.nemesis import Nemesis
 from kvorum.chaos.live.systems.capabilities import needs_of
@@ -243,6 +244,24 @@ def test_a_throttle_that_stays_on_a_dead_broker_is_named(monkeypatch):
     monkeypatch.setattr(reassignments, "_RETURN_WITHIN_MS", 0)
     moving = finished_with(monkeypatch, Rates(1_000))
     assert moving.outcome["throttled"] == [FOURTH]
+
+
+def test_a_throttled_move_is_not_over_while_its_throttle_cannot_be_taken_off(monkeypatch):
+    brokers = OneMove()
+    monkeypatch.setattr(reassignments, "ask_any_broker", brokers.ask)
+    monkeypatch.setattr(
+        reassignments, "ask_broker", lambda broker, call, values, **_: brokers.ask(None, call, {})
+    )
+    fault = Reassign(duration_ms=1, topic="orders", replicas=(THIRD, FOURTH))
+    moving = RunningReassignment(fault, brokers, view_of(), random.Random(1))
+    moving.start()
+    brokers.replicas, brokers.target = [103, 104], None
+    moving._throttle = Throttle(brokers, 1_000)
+    moving._throttle._brokers |= {103, 104}
+    running, brokers.nodes = brokers.nodes(), lambda: running[:3]
+    assert not moving.is_over()
+    brokers.nodes = lambda: running
+    assert moving.is_over()
 
 
 def finished_with(monkeypatch, throttle: Rates) -> RunningReassignment:

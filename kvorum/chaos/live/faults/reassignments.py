@@ -176,10 +176,12 @@ class RunningReassignment:
             self.outcome["refused"] = _told(refused)
 
     def is_over(self) -> bool:
-        """True if no partition moves any more; False also if the broker that is asked does not
-        answer soon. Each look asks the next broker."""
+        """True if no partition moves any more and the throttle can be taken off; False also if the
+        broker that is asked does not answer soon. Each look asks the next broker."""
         brokers = running_brokers(self._system)
-        if not brokers:
+        # `finish` would wait for a broker that is down, and keep its caller, which ends all faults,
+        # from starting that broker again.
+        if not brokers or (self._throttle is not None and self._throttle.is_out_of_reach):
             return False
         self._looks += 1
         broker = brokers[self._looks % len(brokers)]

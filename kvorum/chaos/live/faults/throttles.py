@@ -65,6 +65,11 @@ class Throttle:
         their rates throttle nothing."""
         return tuple(sorted(self._brokers))
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """True while a broker with a rate is down: `clear` could not take that rate off."""
+        return len(self._up()) < len(self._brokers)
+
     def _up(self) -> list[int]:
         return sorted(self._brokers & {node.node_id for node in running_brokers(self._system)})
 
