@@ -33,7 +33,7 @@ from tests.test_access.asking import (
     make_group_and_transaction,
     refusals_in,
 )
-from tests.test_access.requests_of_apis import TOPIC
+from tests.test_access.requests_of_apis import REQUESTS, TOPIC
 from tests.test_broker.harness import Harness
 from tests.test_broker.raw_client import RawClient
 from tests.test_metadata.tokens import SECRET, token
@@ -102,27 +102,35 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithLogin]:
     harness.close()
 
 
-def answered(harness: WithLogin, case: Case, authorizer: Authorizer | None) -> Any:
-    """The broker's answer."""
+def answered(
+    harness: WithLogin, case: Case, authorizer: Authorizer | None, *, in_session: bool = False
+) -> Any:
+    """The broker's answer. in_session: to ShareAcknowledge in a share session that is open."""
     name, version, values = case
     services = harness.cluster.brokers[1].server.services
     client = client_for(case, harness.cluster.brokers[1].port, harness.login_port)
     if name in OF_TRANSACTIONS:
         begin_transaction(client)
+    topic = harness.cluster.controller.image.topic(TOPIC)
+    assert topic is not None
+    if in_session and name == "share_acknowledge":
+        version, opening = REQUESTS["share_fetch"]
+        opening = {**opening, "member_id": values["member_id"]}
+        client.call("share_fetch", version, fresh(opening, topic.topic_id))
     services.authorizer = authorizer
     try:
-        topic = harness.cluster.controller.image.topic(TOPIC)
-        assert topic is not None
         return client.call(name, version, fresh(values, topic.topic_id))
     finally:
         client.close()
         services.authorizer = None
 
 
-def asked_with(harness: WithLogin, case: Case, allowed: set[Question]) -> tuple[Any, set[Question]]:
-    """(the answer, the questions that the broker asked)."""
+def asked_with(
+    harness: WithLogin, case: Case, allowed: set[Question], *, in_session: bool = False
+) -> tuple[Any, set[Question]]:
+    """(the answer, the questions that the broker asked). in_session: see `answered`."""
     doorkeeper = Doorkeeper(allowed)
-    return answered(harness, case, doorkeeper), doorkeeper.asked
+    return answered(harness, case, doorkeeper, in_session=in_session), doorkeeper.asked
 
 
 ids = [case_id(case) for case in CASES]
@@ -153,7 +161,7 @@ def test_the_declarations_name_nothing_that_is_never_asked(harness):
     for case in CASES:
         # Some questions are asked only if an earlier one was answered with yes, or with no.
         for allowed in (*allowances(case), EVERYTHING):
-            asked[case[0]] |= asked_with(harness, case, set(allowed))[1]
+            asked[case[0]] |= asked_with(harness, case, set(allowed), in_session=True)[1]
     unasked = {
         name: set(module.ACCESS) - asked[name]
         for name, module in MODULES.items()
