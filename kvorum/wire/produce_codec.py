@@ -21,9 +21,18 @@ from kvorum.wire.primitives import (
     string_bytes,
     uvarint_bytes,
 )
+from kvorum.wire.versions import Api
 
 FIRST_FLEXIBLE = 9
 FIRST_TOPIC_ID = 13
+API = Api(
+    key=0,
+    name="produce",
+    min_version=3,
+    max_version=13,
+    first_flexible=FIRST_FLEXIBLE,
+    advertised_min_version=0,
+)
 
 _HEAD = struct.Struct(">hi")
 _PARTITION_V3 = struct.Struct(">ihqq")

@@ -104,7 +104,9 @@ def test_every_served_topic_config_is_among_those_tested() -> None:
     # Controllers obey unclean.leader.election.enable. A compression level has no effect without its
     # codec: see test_packing.
     levels = {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
-    elsewhere = {"unclean.leader.election.enable", *levels}
+    # A share group's leader asks for errors.deadletterqueue.group.enable: see test_dead_letters.
+    letters = "errors.deadletterqueue.group.enable"
+    elsewhere = {"unclean.leader.election.enable", letters, *levels}
     assert served - elsewhere == {row[0] for row in _TAKEN_OVER}
 
 

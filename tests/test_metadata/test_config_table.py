@@ -17,6 +17,7 @@ from kvorum.metadata.configs.config_keys import (
     topic_config_problem,
 )
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, Update, parse
+from kvorum.metadata.configs.topic_keys import DEAD_LETTERS_ENABLE
 from kvorum.runtime.config import property_names
 from kvorum.runtime.errors import ErrorCode
 
@@ -69,8 +70,9 @@ def test_what_a_broker_takes_over_while_it_runs_is_a_field_of_its_config():
 
 def test_every_served_topic_config_falls_back_to_a_property_of_the_broker():
     for key in TOPIC_CONFIGS.values():
-        if key.name.endswith(".throttled.replicas"):
-            assert key.broker_name not in BROKER_CONFIGS  # they name a topic's own partitions
+        if key.name.endswith(".throttled.replicas") or key.name == DEAD_LETTERS_ENABLE:
+            # They name a topic's own partitions, or what only this topic is for.
+            assert key.broker_name not in BROKER_CONFIGS
         elif key.served is None or key.name == "compression.type":
             assert key.broker_name in BROKER_CONFIGS, key.name
             assert BROKER_CONFIGS[key.broker_name].type is key.type

@@ -116,7 +116,7 @@ def an_old_cluster():
 def test_a_new_cluster_begins_with_all_that_its_first_controller_can():
     assert Cluster().levels == {
         METADATA_VERSION: 30, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
-        GROUP_VERSION: 1, SHARE_VERSION: 1,
+        GROUP_VERSION: 1, SHARE_VERSION: 2,
     }  # fmt: skip
     assert Cluster(supported=OLD).levels == {METADATA_VERSION: 26}
 
@@ -256,7 +256,7 @@ def test_a_level_goes_not_below_what_rests_on_it():
     both = cluster.update(kind=UpdateKind.SAFE_DOWNGRADE, metadata=26, elr=0)
     assert [one.error for one in both] == [ErrorCode.NONE] * 2
     assert cluster.levels == {
-        METADATA_VERSION: 26, GROUP_VERSION: 1, SHARE_VERSION: 1, TRANSACTION_VERSION: 2,
+        METADATA_VERSION: 26, GROUP_VERSION: 1, SHARE_VERSION: 2, TRANSACTION_VERSION: 2,
     }  # fmt: skip
 
 

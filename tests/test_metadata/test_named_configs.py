@@ -61,6 +61,8 @@ def test_every_default_of_a_group_may_be_set(key):
         ("share.auto.offset.reset", "by_duration:PT1H30M", "by_duration:PT"),
         ("share.auto.offset.reset", "by_duration:P1DT0.5S", "by_duration:-PT1H"),
         ("share.auto.offset.reset", "earliest", "none"),
+        ("errors.deadletterqueue.topic.name", "dlq.orders", "__dlq"),
+        ("errors.deadletterqueue.copy.record.enable", "true", "yes"),
         ("share.isolation.level", "read_committed", "serializable"),
         ("share.renew.acknowledge.enable", "false", "no"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -19,6 +20,7 @@ from kvorum.broker.share_state.batches import StateBatch
 LOCK_MS = 50
 LIMITS = ShareLimits(lock_duration_ms=LOCK_MS, delivery_count_limit=3, record_locks_max=12)
 FREE, HELD, DONE, OUT = "AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVED"
+DYING = "ARCHIVING"
 MEMBERS = st.sampled_from(["a", "b", "c"])
 
 
@@ -29,12 +31,18 @@ class Record:
     member: str = ""
     deadline_ms: int = 0
 
-    def give_up(self) -> None:
-        is_over = self.deliveries >= LIMITS.delivery_count_limit
-        self.state, self.member = (OUT if is_over else FREE), ""
+    def release(self, limits: ShareLimits) -> None:
+        self.state, self.member = FREE, ""
+        if self.deliveries >= limits.delivery_count_limit:
+            self.give_up(limits)
+
+    def give_up(self, limits: ShareLimits) -> None:
+        self.state, self.member = (DYING if limits.has_dead_letters else OUT), ""
 
 
 class Model(RuleBasedStateMachine):
+    limits = LIMITS
+
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
@@ -52,7 +60,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(member=MEMBERS, most=st.integers(1, 6), mode=st.sampled_from(AcquireMode))
     def fetch(self, member: str, most: int, mode: AcquireMode) -> None:
-        offset = self.part.next_fetch_offset(LIMITS)
+        offset = self.part.next_fetch_offset(self.limits)
         free = [o for o in range(self.start, self.end) if self.records[o].state == FREE]
         room = self.end - self.start < LIMITS.record_locks_max
         assert offset == (free[0] if free else self.end if room else None)
@@ -60,7 +68,7 @@ class Model(RuleBasedStateMachine):
             return
         batches = [batch for batch in self.log if batch.last_offset >= offset]
         wish = Acquire(member_id=member, records_max=most, mode=mode)
-        got = self.part.acquire(wish, offset, batches, LIMITS, self.now_ms)
+        got = self.part.acquire(wish, offset, batches, self.limits, self.now_ms)
         given = {o: count for first, last, count in got for o in range(first, last + 1)}
         assert given == self._acquired(member, most, mode, offset, batches)
         self._trim()
@@ -120,7 +128,7 @@ class Model(RuleBasedStateMachine):
         kinds = data.draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
         last = first + count - 1
         rows = [AcknowledgementBatch(first, last, tuple(kinds))]
-        refused = self.part.acknowledge(member, rows, LIMITS, self.now_ms)
+        refused = self.part.acknowledge(member, rows, self.limits, self.now_ms)
         mine = [
             o >= self.start
             and o < self.end
@@ -135,26 +143,28 @@ class Model(RuleBasedStateMachine):
             if kind == 4:
                 record.deadline_ms = self.now_ms + LOCK_MS
             elif kind == 2:
-                record.give_up()
+                record.release(self.limits)
+            elif kind == 3:
+                record.give_up(self.limits)
             else:
                 record.state, record.member = (DONE if kind == 1 else OUT), ""
         self._trim()
 
     @rule(member=MEMBERS)
     def leave(self, member: str) -> None:
-        self.part.release_member(member, LIMITS)
+        self.part.release_member(member, self.limits)
         for record in self.records.values():
             if record.member == member:
-                record.give_up()
+                record.release(self.limits)
         self._trim()
 
     @rule(after_ms=st.integers(0, 60))
     def wait(self, after_ms: int) -> None:
         self.now_ms += after_ms
-        self.part.expire(LIMITS, self.now_ms)
+        self.part.expire(self.limits, self.now_ms)
         for record in self.records.values():
             if record.state == HELD and record.deadline_ms <= self.now_ms:
-                record.give_up()
+                record.release(self.limits)
         self._trim()
 
     @rule()
@@ -163,18 +173,35 @@ class Model(RuleBasedStateMachine):
         self.kept_start = write.start_offset
         for first, last, state, count in write.batches:
             for offset in range(first, last + 1):
-                self.kept[offset] = ({0: FREE, 2: DONE, 4: OUT}[state], count)
+                self.kept[offset] = ({0: FREE, 2: DONE, 3: DYING, 4: OUT}[state], count)
         settled = {o for o, r in self.records.items() if r.state in (DONE, OUT)}
         assert write.delivery_complete_count == len([o for o in settled if o >= self.start])
         # What is settled is kept as settled: no fail-over brings it back.
         for offset in settled:
             assert offset < self.kept_start or self.kept[offset][0] == self.records[offset].state
 
+    @rule(most=st.integers(1, 5))
+    def bury(self, most: int) -> None:
+        """What is a dead letter and known to be one is written and archived, oldest first."""
+        letters = self.part.dead_letters(self.limits, most)
+        got = [o for first, last, *_ in letters for o in range(first, last + 1)]
+        known = [
+            o
+            for o, record in sorted(self.records.items())
+            if o >= self.start and record.state == DYING and self.kept.get(o, "")[:1] == (DYING,)
+        ]
+        assert got == known[:most]
+        if got:
+            self.part.archive(got[0], got[-1])
+        for offset in got:
+            self.records[offset].state = OUT
+        self._trim()
+
     @rule()
     def fail_over(self) -> None:
         self.write()
         rows = [
-            StateBatch(o, o, {FREE: 0, DONE: 2, OUT: 4}[state], count)
+            StateBatch(o, o, {FREE: 0, DONE: 2, DYING: 3, OUT: 4}[state], count)
             for o, (state, count) in sorted(self.kept.items())
             if o >= self.kept_start
         ]
@@ -205,5 +232,11 @@ class Model(RuleBasedStateMachine):
         }
 
 
+class ModelWithDeadLetters(Model):
+    limits = dataclasses.replace(LIMITS, has_dead_letters=True)
+
+
 TestSharePartition = Model.TestCase
+TestWithDeadLetters = ModelWithDeadLetters.TestCase
 TestSharePartition.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestWithDeadLetters.settings = TestSharePartition.settings

@@ -43,7 +43,7 @@ def test_each_record_has_its_newest_state(older, newer, start):
         [StateBatch(5, 4, 0, 1)],
         [StateBatch(-1, 4, 0, 1)],
         [StateBatch(0, 4, 1, 1)],
-        [StateBatch(0, 4, 3, 1)],
+        [StateBatch(0, 4, 5, 1)],
         [StateBatch(0, 4, 0, -1)],
         [StateBatch(0, 4, 0, 1), StateBatch(4, 5, 0, 1)],
     ],

@@ -40,6 +40,7 @@ from kvorum.storage.format.batch import ATTRIBUTES_AT, TRANSACTIONAL_BIT, BatchE
 from kvorum.storage.format.client_batch import Unpacking
 from kvorum.wire.framing import response_head
 from kvorum.wire.produce_codec import (
+    API,
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     ProducedPartition,
@@ -49,18 +50,9 @@ from kvorum.wire.produce_codec import (
     pack_produce_response,
     parse_produce_request,
 )
-from kvorum.wire.versions import Api
 
 _NAMED_TWICE = "the request names the partition twice; only its first batch was looked at"
 
-API = Api(
-    key=0,
-    name="produce",
-    min_version=3,
-    max_version=13,
-    first_flexible=FIRST_FLEXIBLE,
-    advertised_min_version=0,
-)
 ACCESS = (
     (AclOperation.WRITE, ResourceType.TOPIC),
     (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),

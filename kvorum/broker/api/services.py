@@ -90,7 +90,8 @@ class Services:
         self.producer_ids = ProducerIdSource(controller, broker_id)
         self._background = TaskGroup(report_failure)
         self.internal_topics = InternalTopicMaker(config, controller, self._background)
-        self.share = ShareServices(replicas, config, image, self.internal_topics.make)
+        make_topic = self.internal_topics.make
+        self.share = ShareServices(replicas, config, image, controller, make_topic)
         ask, make_shard = self.share.group_states.ask, group_shard_maker(config, replicas.rng)
         self.groups = CoordinatorHost(
             topic=OFFSETS_TOPIC, replicas=replicas, make_shard=make_shard, ask=ask

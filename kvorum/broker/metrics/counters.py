@@ -9,6 +9,7 @@ Walk: `server` -> `RequestMetrics`, `network.connection` -> `RequestTiming`;
 
 from __future__ import annotations
 
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.runtime.metrics import Histogram
 from kvorum.runtime.tracing import Span
 
@@ -186,6 +187,7 @@ class BrokerMetrics:
     departed: the sum of the topics that are gone.
     connections: by listener.
     flush_s: fsyncs of logs of partitions.
+    share: of share groups.
     """
 
     def __init__(self) -> None:
@@ -195,6 +197,7 @@ class BrokerMetrics:
         self.departed = TopicMetrics("")
         self.connections: dict[str, ConnectionMetrics] = {}
         self.flush_s = Histogram()
+        self.share = ShareMetrics()
 
     def of_api(self, key: int, name: str) -> RequestMetrics:
         """Make the metrics of an API, with its first request. name: in the form `init_producer_id`;

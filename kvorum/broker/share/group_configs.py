@@ -11,6 +11,7 @@ from kvorum.broker.share.core.group_limits import (
     reset_of,
 )
 from kvorum.broker.share.core.share_partition import ShareLimits
+from kvorum.metadata.image.features import SHARE_VERSION, level_of
 from kvorum.metadata.image.image import RESOURCE_GROUP, ClusterImage
 
 _NO_CONFIGS: Mapping[str, str] = {}
@@ -24,7 +25,8 @@ class ShareGroupConfigs:
         self._defaults = defaults
 
     def limits(self, group_id: str) -> ShareLimits:
-        return limits_of(self._of(group_id), self._defaults)
+        level = level_of(self._image().features, SHARE_VERSION)
+        return limits_of(self._of(group_id), self._defaults, may_have_dead_letters=level >= 2)
 
     def reads_committed(self, group_id: str) -> bool:
         return reads_committed(self._of(group_id))

@@ -8,12 +8,14 @@ Changes are written one write after the other; those that come meanwhile go into
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.partition.watchers import Watcher, WatchingFetch
 from kvorum.broker.purgatory.deadlines import Deadlines
@@ -21,8 +23,9 @@ from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.share.core.batches import fetched_batches
 from kvorum.broker.share.core.share_partition import Acquire, ShareLimits, SharePartition
 from kvorum.broker.share.core.states import AcquiredRecords
+from kvorum.broker.share.dead_letters import DeadLetterWriter, is_final
 from kvorum.broker.share.group_configs import ShareGroupConfigs
-from kvorum.broker.share_state.batches import batches_problem
+from kvorum.broker.share_state.batches import DeliveryState, batches_problem
 from kvorum.broker.share_state.client import ShareStateClient
 from kvorum.broker.share_state.records import ShareKey, ShareState
 from kvorum.broker.share_state.requests import NO_OFFSET, ReadState, WriteState
@@ -39,6 +42,11 @@ READ_BYTES_MIN = 64 * 1024
 """Bytes that a fetch reads at least; how many more depends on the size of the records so far."""
 READS_MAX = 8
 """Reads of one fetch: what is for nobody is passed over, and other requests must not wait long."""
+
+DEAD_LETTERS_MAX = 500
+"""Dead letters of one batch."""
+_PAUSE_MIN_MS, _PAUSE_MAX_MS = 100, 10_000
+"""Between two attempts to write dead letters: the first, and the longest."""
 
 Settled = Callable[[ErrorCode], None]
 
@@ -60,10 +68,12 @@ class ShareParts:
 
     configs: ShareGroupConfigs
     states: ShareStateClient
+    dead_letters: DeadLetterWriter
     deadlines: Deadlines
     turn: LoopTurn
     clock: Clock
     tasks: TaskGroup
+    metrics: ShareMetrics
     on_ended: Callable[[LedSharePartition], None]
 
 
@@ -80,14 +90,16 @@ class _LockTimer:
 
 class LedSharePartition(Watcher):
     """core: None until the state is read. failure: why it has ended; the next fetch begins anew.
+    lock_timeouts: records that were taken back at the end of their lock.
 
     It watches the replica as a fetch does: `wake` is called when the high watermark rises or the
     role changes.
     """
 
     __slots__ = (
-        "_acknowledged", "_average_bytes", "_is_writing", "_lock_timer", "_parts", "core",
-        "failure", "is_awake", "is_retiring", "key", "leader_epoch", "state_epoch", "waiting",
+        "_acknowledged", "_average_bytes", "_has_dead_letters", "_is_writing", "_lock_timer",
+        "_parts", "core", "failure", "is_awake", "is_retiring", "key", "leader_epoch",
+        "lock_timeouts", "state_epoch", "waiting",
     )  # fmt: skip
 
     def __init__(self, parts: ShareParts, key: ShareKey, replica: Replica) -> None:
@@ -103,8 +115,9 @@ class LedSharePartition(Watcher):
         self.waiting: dict[Waiting, None] = {}
         self.is_awake = False
         self.is_retiring = False
+        self.lock_timeouts = 0
         self._acknowledged: deque[tuple[int, Settled]] = deque()
-        self._is_writing = False
+        self._has_dead_letters = self._is_writing = False
         self._lock_timer = _LockTimer(self._on_lock_timer)
         self._average_bytes = 1024
         replica.watchers[self] = None
@@ -121,6 +134,12 @@ class LedSharePartition(Watcher):
             and not replica.is_closed
             and not replica.is_offline
         )
+
+    @property
+    def acquired_records(self) -> int:
+        """Records that members hold now."""
+        runs = () if self.core is None else self.core.runs
+        return sum(run.count for run in runs if run.state is DeliveryState.ACQUIRED)
 
     def _limits(self) -> ShareLimits:
         return self._parts.configs.limits(self.key.group_id)
@@ -153,6 +172,7 @@ class LedSharePartition(Watcher):
         if found.start_offset == NO_OFFSET:
             # Kept at once: another leader would choose another start, and records would be lost.
             self.core.keep_start()
+        self._begin_dead_letters(self.core)
         self.wake()
 
     def _first_offset(self) -> int:
@@ -190,7 +210,8 @@ class LedSharePartition(Watcher):
         self._retire_if_written()
 
     def _retire_if_written(self) -> None:
-        is_busy = self._is_writing or (self.core is not None and self.core.has_unwritten)
+        is_busy = self._is_writing or self._has_dead_letters
+        is_busy = is_busy or (self.core is not None and self.core.has_unwritten)
         if self.is_retiring and not is_busy:
             self.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -265,6 +286,7 @@ class LedSharePartition(Watcher):
             rows = core.acquire(wish, offset, fetched_batches(headers, aborted), limits, now_ms)
             if rows:
                 self._watch_locks(now_ms + limits.lock_duration_ms)
+                self._parts.metrics.note_acquired(rows)
                 return rows, self._cut(data, headers, rows)
         self.flush()
         return [], b""
@@ -300,6 +322,7 @@ class LedSharePartition(Watcher):
         refused = core.acknowledge(member_id, batches, limits, self._parts.clock.monotonic_ms())
         if refused is not None:
             return refused
+        self._parts.metrics.note_acknowledged(batches)
         if core.revision == before:
             settled(ErrorCode.NONE)  # nothing but renewals, which nobody keeps
             return None
@@ -331,7 +354,11 @@ class LedSharePartition(Watcher):
         core = self.core
         if core is None or self.failure is not None:
             return
+        held = self.acquired_records
         if core.expire(self._limits(), self._parts.clock.monotonic_ms()):
+            ended = held - self.acquired_records
+            self.lock_timeouts += ended
+            self._parts.metrics.lock_timeouts += ended
             self._on_changed()
         deadline_ms = core.next_deadline_ms()
         if deadline_ms is not None:
@@ -347,7 +374,7 @@ class LedSharePartition(Watcher):
 
     async def _write(self, core: SharePartition) -> None:
         while core.has_unwritten and self.failure is None:
-            write = core.take_write()
+            write, began_ms = core.take_write(), self._parts.clock.monotonic_ms()
             answer = await self._parts.states.write(
                 WriteState(
                     key=self.key,
@@ -358,6 +385,8 @@ class LedSharePartition(Watcher):
                     batches=write.batches,
                 )
             )
+            took_ms = self._parts.clock.monotonic_ms() - began_ms
+            self._parts.metrics.note_state_write(took_ms, is_kept=answer == ErrorCode.NONE)
             if self.failure is not None:
                 return
             if answer != ErrorCode.NONE:
@@ -367,6 +396,39 @@ class LedSharePartition(Watcher):
             while self._acknowledged and self._acknowledged[0][0] <= write.revision:
                 self._acknowledged.popleft()[1](ErrorCode.NONE)
         self._is_writing = False
+        self._begin_dead_letters(core)
+        self._retire_if_written()
+
+    # --- dead letters ------------------------------------------------------------------------
+
+    def _begin_dead_letters(self, core: SharePartition) -> None:
+        if not self._has_dead_letters and core.dead_letters(self._limits(), 1):
+            self._has_dead_letters = True
+            self._parts.tasks.spawn(self._write_dead_letters(core), f"dead letters of {self.key}")
+
+    async def _write_dead_letters(self, core: SharePartition) -> None:
+        """Write dead letters and archive their records, until there are none. Those that a topic
+        does not take for now are tried again; those that it can never take are archived with a
+        warning, as in Kafka."""
+        pause_ms = _PAUSE_MIN_MS
+        while self.failure is None and self.replica is not None:
+            letters = core.dead_letters(self._limits(), DEAD_LETTERS_MAX)
+            if not letters:
+                break
+            written = await self._parts.dead_letters.write(self.key, self.replica, letters)
+            if isinstance(written, Rejected):
+                if not is_final(written):
+                    _log.info("dead letters of %s wait: %s", self.key, written.message)
+                    await asyncio.sleep(pause_ms / 1000)
+                    pause_ms = min(2 * pause_ms, _PAUSE_MAX_MS)
+                    continue
+                _log.warning("dead letters of %s are lost: %s", self.key, written.message)
+                written = letters[-1].last_offset
+            pause_ms = _PAUSE_MIN_MS
+            if self.failure is None:
+                core.archive(letters[0].first_offset, written)
+                self._on_changed()
+        self._has_dead_letters = False
         self._retire_if_written()
 
 

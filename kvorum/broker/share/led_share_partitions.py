@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.share.core.sessions import SharePartitionId
+from kvorum.broker.share.dead_letters import DeadLetterWriter
 from kvorum.broker.share.group_configs import ShareGroupConfigs
 from kvorum.broker.share.led_share_partition import LedSharePartition, ShareParts
 from kvorum.broker.share_state.client import ShareStateClient
@@ -19,7 +20,11 @@ class LedSharePartitions:
     """
 
     def __init__(
-        self, replicas: ReplicaManager, states: ShareStateClient, configs: ShareGroupConfigs
+        self,
+        replicas: ReplicaManager,
+        states: ShareStateClient,
+        configs: ShareGroupConfigs,
+        dead_letters: DeadLetterWriter,
     ) -> None:
         self._registry = replicas.registry
         self._led: dict[ShareKey, LedSharePartition] = {}
@@ -27,10 +32,12 @@ class LedSharePartitions:
         self.parts = ShareParts(
             configs=configs,
             states=states,
+            dead_letters=dead_letters,
             deadlines=replicas.deadlines,
             turn=replicas.loop_turn,
             clock=replicas.clock,
             tasks=self._tasks,
+            metrics=replicas.metrics.share,
             on_ended=self._forget,
         )
 
@@ -38,6 +45,10 @@ class LedSharePartitions:
         for led in list(self._led.values()):
             led.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         await self._tasks.stop()
+
+    def active(self) -> list[LedSharePartition]:
+        """Those whose state is read, as they are now."""
+        return [led for led in self._led.values() if led.core is not None]
 
     def find(self, group_id: str, where: SharePartitionId) -> LedSharePartition | ErrorCode:
         """The share-partition, if a member has fetched it from this broker: otherwise no record of
@@ -76,8 +87,12 @@ class LedSharePartitions:
     def retire_group(self, group_id: str) -> None:
         """No member of the group has a session here any more. An administrator may change its
         states now, and what is not kept costs no memory."""
-        for led in [led for led in self._led.values() if led.key.group_id == group_id]:
+        for led in self.of_group(group_id):
             led.retire()
+
+    def of_group(self, group_id: str) -> list[LedSharePartition]:
+        """The group's share-partitions here."""
+        return [led for led in self._led.values() if led.key.group_id == group_id]
 
     def _lead_error(self, where: SharePartitionId) -> ErrorCode:
         replica = self._registry.find(*where)

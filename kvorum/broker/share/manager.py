@@ -47,6 +47,16 @@ class SharePartitionManager:
         self._led = led
         self._sessions = ShareSessions(sessions_max)
 
+    @property
+    def sessions(self) -> ShareSessions:
+        """The share sessions of all members with this broker."""
+        return self._sessions
+
+    @property
+    def led(self) -> LedSharePartitions:
+        """The share-partitions that these members fetch."""
+        return self._led
+
     def fetch(
         self,
         asked: ShareFetchWish,

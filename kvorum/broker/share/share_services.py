@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvorum.broker.config.broker_config import BrokerConfig, part_of
+from kvorum.broker.controller_channel.controller_api import ControllerChannel
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metadata_answers.topic_names import SHARE_STATE_TOPIC
 from kvorum.broker.network.peers import Peers
 from kvorum.broker.share.core.group_limits import ShareDefaults
+from kvorum.broker.share.dead_letters import DeadLetterWriter
 from kvorum.broker.share.group_configs import ShareGroupConfigs
 from kvorum.broker.share.group_states import GroupStates
 from kvorum.broker.share.led_share_partitions import LedSharePartitions
@@ -34,6 +36,7 @@ class ShareServices:
         replicas: ReplicaManager,
         config: BrokerConfig,
         image: Callable[[], ClusterImage],
+        controller: ControllerChannel,
         make_topic: Callable[[str], None],
     ) -> None:
         """make_topic: creates an internal topic of that name in the background."""
@@ -44,7 +47,7 @@ class ShareServices:
             peer_address=replicas.peer_address,
             connect=replicas.connect,
         )
-        driver = ShareStateDriver(config)
+        driver = ShareStateDriver(config, replicas.metrics.share)
         self.states = CoordinatorHost(
             topic=SHARE_STATE_TOPIC,
             replicas=replicas,
@@ -60,7 +63,14 @@ class ShareServices:
             clock=replicas.clock,
         )
         self.configs = ShareGroupConfigs(image, part_of(config, ShareDefaults))
-        self._led = LedSharePartitions(replicas, self.client, self.configs)
+        letters = DeadLetterWriter(
+            brokers=replicas.configs,
+            image=image,
+            controller=controller,
+            peers=self._peers,
+            clock=replicas.clock,
+        )
+        self._led = LedSharePartitions(replicas, self.client, self.configs, letters)
         self.partitions = SharePartitionManager(self._led, config.group_share_max_share_sessions)
         self.ends = PartitionEnds(broker_id, replicas.registry, self._peers.call)
         self.group_states = GroupStates(self.client)

@@ -14,12 +14,14 @@ class DeliveryState(enum.IntEnum):
     AVAILABLE: the next member that fetches gets it.
     ACQUIRED: one member holds it, until its lock ends.
     ACKNOWLEDGED: a member has processed it.
+    ARCHIVING: as ARCHIVED, once it is in the group's dead-letter topic (KIP-1191).
     ARCHIVED: it was rejected, was delivered too often, or is no record of a user's.
     """
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
@@ -32,9 +34,7 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
-KEPT_STATES = frozenset(
-    {DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED}
-)
+KEPT_STATES = frozenset(DeliveryState) - {DeliveryState.ACQUIRED}
 """The states that the share coordinator keeps."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig, part_of
 from kvorum.broker.coordinator.shard_context import ShardContext
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.broker.share_state.requests import Prune
 from kvorum.broker.share_state.shard import ShareStateConfig, ShareStateShard
 from kvorum.runtime.errors import CorruptData, InvariantViolated
@@ -17,12 +18,13 @@ _log = logging.getLogger(__name__)
 class ShareStateDriver:
     """See the docstring of this module."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, metrics: ShareMetrics) -> None:
         self._config = part_of(config, ShareStateConfig)
+        self._metrics = metrics
 
     def make_shard(self, partition_id: int, leader_epoch: int) -> ShareStateShard:
         """An empty shard for one partition of `__share_group_state`."""
-        return ShareStateShard(self._config)
+        return ShareStateShard(self._config, self._metrics)
 
     def ask(self, context: ShardContext, question: Any) -> None:
         """Carry out a shard's question, which has no answer."""

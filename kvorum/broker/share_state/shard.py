@@ -33,6 +33,7 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.broker.share_state.batches import batches_problem, combined
 from kvorum.broker.share_state.records import (
     UNKNOWN_COUNT,
@@ -74,8 +75,10 @@ class ShareStateConfig:
 class ShareStateShard:
     """states: by share-partition."""
 
-    def __init__(self, config: ShareStateConfig) -> None:
+    def __init__(self, config: ShareStateConfig, metrics: ShareMetrics | None = None) -> None:
+        """metrics: the broker's, which outlive the shard; None: nobody reads them."""
         self._config = config
+        self._metrics = ShareMetrics() if metrics is None else metrics
         self.states: dict[ShareKey, ShareState] = {}
         self._updates: dict[ShareKey, int] = {}
         """Updates since the last snapshot."""
@@ -216,6 +219,7 @@ class ShareStateShard:
             body.batches,
         )
         effects.append(self._update(body.key, state, update, now))
+        self._metrics.coordinator_writes += 1
         return ErrorCode.NONE
 
     def _found(self, key: ShareKey, leader_epoch: int) -> ShareState | Rejected:

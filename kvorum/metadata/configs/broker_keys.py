@@ -54,6 +54,18 @@ _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
     ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
     ("max.connections.per.ip", _INT, str(INT32_MAX), "Connections that one address may have."),
     ("producer.id.expiration.ms", _INT, "86400000", "Silence after which a producer is forgotten."),
+    (
+        "errors.deadletterqueue.auto.create.topics.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a share group's dead-letter topic is made when it is missing.",
+    ),
+    (
+        "errors.deadletterqueue.topic.name.prefix",
+        _STRING,
+        "dlq.",
+        "With this the names of dead-letter topics begin; empty: with anything.",
+    ),
     *(
         (
             f"{side}.replication.throttled.rate",

@@ -24,6 +24,9 @@ SHARE_RECORD_LOCKS = "share.partition.max.record.locks"
 SHARE_RENEW = "share.renew.acknowledge.enable"
 SHARE_ISOLATION = "share.isolation.level"
 AUTO_OFFSET_RESET = "share.auto.offset.reset"
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+DEAD_LETTER_COPIES = "errors.deadletterqueue.copy.record.enable"
+_INTERNAL = "__"
 
 _STRING, _BOOLEAN, _LIST = ConfigType.STRING, ConfigType.BOOLEAN, ConfigType.LIST
 
@@ -60,10 +63,10 @@ _WORDS = (
      "", "Whether a share group reads records of open and aborted transactions."),
     (SHARE_RENEW, _BOOLEAN, "true", (), "",
      "Whether a share group's member may renew a lock."),
-    ("errors.deadletterqueue.copy.record.enable", _BOOLEAN, "false", (), "",
-     "Not obeyed: whether a share group's dead letters have key and value."),
-    ("errors.deadletterqueue.topic.name", _STRING, "", (), "",
-     "Not obeyed: the topic of a share group's dead letters."),
+    (DEAD_LETTER_COPIES, _BOOLEAN, "false", (), "",
+     "Whether a share group's dead letters have key and value."),
+    (DEAD_LETTER_TOPIC, _STRING, "", (), "",
+     "The topic of a share group's dead letters; blank: the group has none."),
     ("streams.assignor.name", _STRING, "sticky", ("sticky",), "group.streams.assignors",
      "Not obeyed: the assignor of a streams group."),
     ("streams.rack.aware.assignment.tags", _LIST, "", (),
@@ -112,6 +115,8 @@ def group_config_problem(name: str, value: str) -> Rejected | None:
     problem = key.problem(value)
     if problem is None and name == AUTO_OFFSET_RESET and not _RESET.fullmatch(value.strip()):
         problem = f"{name}={value!r} must be earliest, latest or by_duration:<ISO 8601 duration>"
+    if problem is None and name == DEAD_LETTER_TOPIC and value.strip().startswith(_INTERNAL):
+        problem = f"{name}={value!r} must not start with {_INTERNAL!r}; such topics are internal"
     return None if problem is None else Rejected(ErrorCode.INVALID_CONFIG, problem)
 
 

@@ -106,8 +106,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
     (
         "share groups have no such parts",
         """
-        errors.deadletterqueue.auto.create.topics.enable BOOLEAN false dynamic
-        errors.deadletterqueue.topic.name.prefix STRING dlq. dynamic
         group.share.assignor.offload.enable BOOLEAN true dynamic
         group.share.assignors LIST simple
         group.share.dlq.manager.class.name STRING \

@@ -220,7 +220,6 @@ _RECORDS: tuple[ConfigKey, ...] = (
 
 #: Why keys of `_UNSERVED` are not served that are no tier's.
 _OF_OTHERS = {
-    "errors.deadletterqueue.group.enable": "as share groups write no dead letters yet",
     "max.decompressed.message.bytes": "as a batch has a limit of Kvorum's own, 100 MiB",
 }
 _UNSERVED: tuple[ConfigKey, ...] = tuple(
@@ -258,14 +257,6 @@ _UNSERVED: tuple[ConfigKey, ...] = tuple(
             0,
             "",
             "True: the remote tier is emptied when it is switched off.",
-        ),
-        (
-            "errors.deadletterqueue.group.enable",
-            ConfigType.BOOLEAN,
-            "false",
-            0,
-            "",
-            "True: a share group may use the topic for dead letters, which are not written yet.",
         ),
         (
             "max.decompressed.message.bytes",
@@ -341,10 +332,25 @@ _REPLICATION: tuple[ConfigKey, ...] = (
     ),
 )
 
+DEAD_LETTERS_ENABLE = "errors.deadletterqueue.group.enable"
+_DEAD_LETTERS = ConfigKey(
+    name=DEAD_LETTERS_ENABLE,
+    type=ConfigType.BOOLEAN,
+    default="false",
+    documentation="Whether share groups may write their dead letters to the topic.",
+)
+
 TOPIC_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
     for key in sorted(
-        (*_CLEANING, *_RETENTION_AND_SEGMENTS, *_RECORDS, *_REPLICATION, *_UNSERVED),
+        (
+            *_CLEANING,
+            *_RETENTION_AND_SEGMENTS,
+            *_RECORDS,
+            *_REPLICATION,
+            *_UNSERVED,
+            _DEAD_LETTERS,
+        ),
         key=lambda k: k.name,
     )
 }

@@ -14,7 +14,7 @@ ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
 """1: brokers coordinate groups of the consumer protocol (KIP-848)."""
 SHARE_VERSION = "share.version"
-"""1: brokers coordinate share groups (KIP-932)."""
+"""1: brokers coordinate share groups (KIP-932). 2: these may have dead letters (KIP-1191)."""
 TRANSACTION_VERSION = "transaction.version"
 """1: transaction records have tagged fields. 2: clients may use KIP-890 part 2."""
 
@@ -47,7 +47,7 @@ SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
     FeatureRange(GROUP_VERSION, 0, 1),
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
-    FeatureRange(SHARE_VERSION, 0, 1),
+    FeatureRange(SHARE_VERSION, 0, 2),
     FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
 """The feature levels that this build supports, by name."""

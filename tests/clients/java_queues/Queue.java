@@ -235,6 +235,11 @@ final class Queue implements AutoCloseable {
         return memberOf(group, all);
     }
 
+    /** A consumer without a group. */
+    KafkaConsumer<String, String> reader() {
+        return new KafkaConsumer<>(properties(), new StringDeserializer(), new StringDeserializer());
+    }
+
     /** Reads as a member of another type of group, until it has a record or is refused. */
     void readAsConsumer(String protocol) throws Exception {
         make();

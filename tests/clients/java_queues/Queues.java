@@ -45,6 +45,7 @@ public final class Queues {
         logs();
         transactions();
         refusals();
+        DeadLetters.add(ALL);
         List<String> names = List.of(arguments).subList(3, arguments.length);
         var pool = Executors.newFixedThreadPool(Integer.parseInt(arguments[2]));
         Map<String, Future<String>> lines = new TreeMap<>();

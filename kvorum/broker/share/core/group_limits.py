@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from kvorum.broker.share.core.share_partition import ShareLimits
 from kvorum.metadata.configs.group_keys import (
     AUTO_OFFSET_RESET,
+    DEAD_LETTER_COPIES,
+    DEAD_LETTER_TOPIC,
     SHARE_DELIVERY_LIMIT,
     SHARE_ISOLATION,
     SHARE_LOCK_DURATION,
@@ -33,8 +35,10 @@ class ShareDefaults:
     group_share_partition_max_record_locks: int = 2_000
 
 
-def limits_of(configs: Mapping[str, str], defaults: ShareDefaults) -> ShareLimits:
-    """The limits of a group with these configs."""
+def limits_of(
+    configs: Mapping[str, str], defaults: ShareDefaults, *, may_have_dead_letters: bool = False
+) -> ShareLimits:
+    """The limits of a group with these configs. may_have_dead_letters: by share.version."""
     lock_ms = number_of(configs, SHARE_LOCK_DURATION)
     delivery_limit = number_of(configs, SHARE_DELIVERY_LIMIT)
     locks = number_of(configs, SHARE_RECORD_LOCKS)
@@ -49,7 +53,18 @@ def limits_of(configs: Mapping[str, str], defaults: ShareDefaults) -> ShareLimit
             defaults.group_share_partition_max_record_locks if locks is None else locks
         ),
         may_renew=configs.get(SHARE_RENEW, "true").strip().lower() == "true",
+        has_dead_letters=may_have_dead_letters and bool(dead_letter_topic_of(configs)),
     )
+
+
+def dead_letter_topic_of(configs: Mapping[str, str]) -> str:
+    """The name of the group's dead-letter topic; "" for none."""
+    return configs.get(DEAD_LETTER_TOPIC, "").strip()
+
+
+def copies_dead_letters(configs: Mapping[str, str]) -> bool:
+    """True if the group's dead letters have the key and the value of their records."""
+    return configs.get(DEAD_LETTER_COPIES, "").strip().lower() == "true"
 
 
 def reads_committed(configs: Mapping[str, str]) -> bool:

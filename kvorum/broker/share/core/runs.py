@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvorum.broker.share_state.batches import DeliveryState
 
@@ -22,6 +22,7 @@ class Run:
 
     member_id, lock_deadline_ms: while ACQUIRED; the time is monotonic.
     is_unwritten: the share coordinator has not been told of the last change that it must keep.
+    is_rejected: while ARCHIVING: a member has rejected the records.
     """
 
     first: int
@@ -31,6 +32,7 @@ class Run:
     member_id: str = NOBODY
     lock_deadline_ms: int = 0
     is_unwritten: bool = False
+    is_rejected: bool = False
 
     @property
     def count(self) -> int:
@@ -48,6 +50,7 @@ class Run:
             and self.member_id == other.member_id
             and self.lock_deadline_ms == other.lock_deadline_ms
             and self.is_unwritten == other.is_unwritten
+            and self.is_rejected == other.is_rejected
         )
 
 
@@ -98,10 +101,7 @@ class Runs:
             return
         run = self._runs[index]
         if run.first < offset <= run.last:
-            rest = Run(
-                offset, run.last, run.state, run.delivery_count, run.member_id,
-                run.lock_deadline_ms, run.is_unwritten,
-            )  # fmt: skip
+            rest = replace(run, first=offset)
             run.last = offset - 1
             self._runs.insert(index + 1, rest)
             self._firsts.insert(index + 1, offset)

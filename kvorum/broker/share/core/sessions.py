@@ -54,6 +54,16 @@ class ShareSessions:
         self._of_connection: dict[Any, set[tuple[str, str]]] = {}
         self._of_group: Counter[str] = Counter()
 
+    @property
+    def count(self) -> int:
+        """Number of sessions."""
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions that members fetch, in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def open(self, group_id: str, member_id: str, connection: Any) -> ShareSession | ErrorCode:
         """A new session of a member that has none. SHARE_SESSION_LIMIT_REACHED if there are too
         many."""

@@ -4,13 +4,16 @@ Pure.
   acquire      a member is given records that are available, or that nobody has had yet
   acknowledge  the member accepts, releases, rejects or renews records that it holds
   expire       a member kept records longer than its lock: they are available again
+  archive      records are in the group's dead-letter topic
 
 Changes count at once. The answer to a member waits until the share coordinator has them
 (`take_write`). If the coordinator refuses a write, the whole share-partition is read back from it:
 then records that were acquired are available, and no record that was acknowledged in an answer is.
 
 A record that is released, or whose lock ends, is available again, unless it was delivered as often
-as the limit allows. Then it is archived (as in KIP-932).
+as the limit allows. Then it is archived (as in KIP-932). In a group that has a dead-letter topic
+(KIP-1191), such a record and a rejected one are ARCHIVING first, and block the start offset, until
+they are there.
 
 Records that were delivered half as often as the limit allows come in pieces, each of half the size
 of the one before, and the last time one by one, as in Kafka: one bad record does not take the
@@ -28,6 +31,7 @@ from kvorum.broker.share.core.states import (
     AcknowledgeType,
     AcquiredRecords,
     AcquireMode,
+    DeadLetters,
     FetchedBatch,
     StateWrite,
 )
@@ -36,12 +40,12 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 
 _AVAILABLE, _ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 _ACKNOWLEDGED, _ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+_ARCHIVING = DeliveryState.ARCHIVING
 
 _STATE_AFTER = {
     AcknowledgeType.GAP: _ARCHIVED,
     AcknowledgeType.ACCEPT: _ACKNOWLEDGED,
     AcknowledgeType.RELEASE: _AVAILABLE,
-    AcknowledgeType.REJECT: _ARCHIVED,
 }
 
 
@@ -52,12 +56,14 @@ class ShareLimits:
     lock_duration_ms: how long a member holds a record.
     delivery_count_limit: deliveries after which a record is archived.
     record_locks_max: offsets that may be in flight.
+    has_dead_letters: what is rejected or delivered too often goes to a dead-letter topic.
     """
 
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     record_locks_max: int = 2_000
     may_renew: bool = True
+    has_dead_letters: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +276,8 @@ class SharePartition:
                     run.lock_deadline_ms = now_ms + limits.lock_duration_ms
                 elif kind is AcknowledgeType.RELEASE:
                     self._release(run, limits)
+                elif kind is AcknowledgeType.REJECT:
+                    self._give_up(run, limits, is_rejected=True)
                 else:
                     self._settle(run, _STATE_AFTER[kind])
         self._runs.trim()
@@ -323,12 +331,46 @@ class SharePartition:
 
     def _release(self, run: Run, limits: ShareLimits) -> None:
         is_over = run.delivery_count >= limits.delivery_count_limit
-        self._settle(run, _ARCHIVED if is_over else _AVAILABLE)
+        if is_over:
+            self._give_up(run, limits, is_rejected=False)
+        else:
+            self._settle(run, _AVAILABLE)
+
+    def _give_up(self, run: Run, limits: ShareLimits, *, is_rejected: bool) -> None:
+        run.is_rejected = is_rejected and limits.has_dead_letters
+        self._settle(run, _ARCHIVING if limits.has_dead_letters else _ARCHIVED)
 
     def _settle(self, run: Run, state: DeliveryState) -> None:
         run.state, run.member_id, run.lock_deadline_ms = state, NOBODY, 0
         run.is_unwritten = True
         self.revision += 1
+
+    # --- dead letters ------------------------------------------------------------------------
+
+    def dead_letters(self, limits: ShareLimits, records_max: int) -> list[DeadLetters]:
+        """The first records that wait for their place in the dead-letter topic, ascending. None of
+        them is one that the share coordinator has not been told of: another leader would deliver
+        it."""
+        found: list[DeadLetters] = []
+        for run in self._runs:
+            if records_max <= 0:
+                break
+            if run.state is not _ARCHIVING or run.is_unwritten:
+                continue
+            last = min(run.last, run.first + records_max - 1)
+            # An earlier leader knew the reason; what is left of it is the count, as in Kafka.
+            is_rejected = run.is_rejected or run.delivery_count < limits.delivery_count_limit
+            found.append(DeadLetters(run.first, last, run.delivery_count, is_rejected))
+            records_max -= last - run.first + 1
+        return found
+
+    def archive(self, first: int, last: int) -> None:
+        """The records of this range that were dead letters are so no more."""
+        for run in self._runs.cut(first, last):
+            if run.state is _ARCHIVING:
+                run.is_rejected = False
+                self._settle(run, _ARCHIVED)
+        self._runs.trim()
 
     # --- the share coordinator ---------------------------------------------------------------
 

@@ -63,6 +63,19 @@ class FetchedBatch(NamedTuple):
     is_dropped: bool = False
 
 
+class DeadLetters(NamedTuple):
+    """Records that nobody may have any more and that are not in the dead-letter topic yet. Offsets
+    are inclusive.
+
+    is_rejected: by a member; otherwise the records were delivered as often as the limit allows.
+    """
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    is_rejected: bool
+
+
 class StateWrite(NamedTuple):
     """The changes that the share coordinator is to keep.
 
