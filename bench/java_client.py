@@ -16,7 +16,7 @@ from bench.cluster import BenchFailed
 
 BUFFER_BYTES = 134_217_728
 _TIMEOUT_S = 240.0
-_FLAGS = ("-Xmx512m", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+FLAGS = ("-Xmx512m", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 _PRODUCED = re.compile(r"^(\d+) steady state records sent, ([\d.]+) records/sec", re.MULTILINE)
 _LARGE_BATCHES = (
     f"batch.size={BATCH_BYTES}", f"linger.ms={LINGER_MS}", f"buffer.memory={BUFFER_BYTES}"
@@ -96,7 +96,7 @@ def consume(library: Path, bootstrap: str, topic: str, records: int, record_byte
 
 
 def _run(library: Path, main_class: str, *arguments: str) -> str:
-    command = ["java", *_FLAGS, "-cp", f"{library}/*", main_class, *arguments]
+    command = ["java", *FLAGS, "-cp", f"{library}/*", main_class, *arguments]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S

@@ -31,6 +31,7 @@ from bench.processes import (
     cpu_seconds,
     resident_mb,
 )
+from bench.share_groups import delivery_ms, drain_seconds
 from bench.table import ProcessRow
 from bench.topics import (
     batch_per_second,
@@ -72,6 +73,8 @@ class Load:
     java_records: int
     small_records: int
     latency_records: int
+    share_records: int
+    share_latency_records: int
     single_topics: int
     batch_topics: int
     large_topics: int
@@ -90,6 +93,8 @@ FULL = Load(
     java_records=400_000,
     small_records=3_000_000,
     latency_records=3_000,
+    share_records=600_000,
+    share_latency_records=2_000,
     single_topics=150,
     batch_topics=1_000,
     large_topics=2,
@@ -107,6 +112,8 @@ QUICK = Load(
     java_records=60_000,
     small_records=300_000,
     latency_records=500,
+    share_records=100_000,
+    share_latency_records=300,
     single_topics=30,
     batch_topics=200,
     large_topics=2,
@@ -179,6 +186,7 @@ class Round:
                 ("produce", self._produce),
                 ("consume", self._consume),
                 ("java", self._java),
+                ("queues", self._queues),
                 ("latency", self._latency),
                 ("memory", self._memory),
                 ("idle", self._idle),
@@ -223,9 +231,10 @@ class Round:
         create(open_admin(self._bootstrap), [new_topic(name, partitions)])
         views = wait_in_sync(self._cluster, name, partitions)
         leaders = {view.leader for view in views.values()}
-        if len(leaders) != PARTITIONS:
+        most = min(PARTITIONS, partitions)
+        if len(leaders) != most:
             self._record.notes.append(
-                f"{self._cluster.side}, round {self._number}: {len(leaders)} of {PARTITIONS} "
+                f"{self._cluster.side}, round {self._number}: {len(leaders)} of {most} "
                 f"brokers lead the partitions of {name}"
             )
         os.sync()  # as in _measure
@@ -354,6 +363,46 @@ class Round:
         self._sample("java_consume_mb_s", mb_s)
         self._sample("java_cpu_s_per_gb", cpu_s / moved_gb)
         self._remove(*topics.values())
+
+    def _queues(self) -> None:
+        fetch_jars(self._library)
+        records = self._load.share_records
+        for key, name, members, partitions, record_bytes in (
+            ("share_small_k_s", "queue-small", 4, 1, SMALL_RECORD_BYTES),
+            ("share_large_k_s", "queue-large", 4, 1, LARGE_RECORD_BYTES),
+            ("share_wide_k_s", "queue-wide", 100, 100, SMALL_RECORD_BYTES),
+        ):
+            count = records // 3 if record_bytes == LARGE_RECORD_BYTES else records
+            seconds, cpu_s = self._drain(name, members, partitions, count, record_bytes)
+            self._sample(key, count / seconds / 1e3)
+            if key == "share_small_k_s":
+                self._sample("share_cpu_us", cpu_s / count * 1e6)
+        found = delivery_ms(
+            self._library,
+            self._bootstrap,
+            self._topic("queue-latency", 1),
+            members=4,
+            records=self._load.share_latency_records,
+        )
+        self._sample("share_p99_ms", percentile(found, 99))
+        self._remove("queue-small", "queue-large", "queue-wide", "queue-latency")
+
+    def _drain(
+        self, name: str, members: int, partitions: int, records: int, record_bytes: int
+    ) -> tuple[float, float]:
+        """The seconds in which a share group reads a topic, and those of the brokers' CPU."""
+        topic = self._topic(name, partitions)
+        produce(
+            self._bootstrap, topic, partitions=partitions, records=records,
+            record_bytes=record_bytes, acks="all",
+        )  # fmt: skip
+        os.sync()
+        brokers = pids(self._cluster, BROKER)
+        before = sum(cpu_seconds(brokers).values())
+        seconds = drain_seconds(
+            self._library, self._bootstrap, topic, members=members, records=records
+        )
+        return seconds, sum(cpu_seconds(brokers).values()) - before
 
     def _latency(self) -> None:
         found = latencies_ms(

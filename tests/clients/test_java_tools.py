@@ -169,7 +169,7 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
         return dict(re.findall(row, features("describe")))
 
     others = {
-        "group.version": "1", "metadata.version": "4.3-IV0", "share.version": "1",
+        "group.version": "1", "metadata.version": "4.3-IV0", "share.version": "2",
         "transaction.version": "2",
     }  # fmt: skip
     assert finalized() == {elr: "1", **others}

@@ -82,7 +82,7 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
         {"feature": LEVEL, "level": 30, "error": "NONE", "message": "", "changed": False}
     ]
     assert described(old)[LEVEL] == 26
-    more = {ELR: 1, GV: 1, SV: 1, TV: 2}
+    more = {ELR: 1, GV: 1, SV: 2, TV: 2}
     done = upgrade(old, *(f"--feature={name}={level}" for name, level in more.items()))
     assert done.returncode == 0, done.stdout + done.stderr
     eventually(lambda: described(old) == {LEVEL: 30, **more}, "all levels are finalised")

@@ -8,6 +8,8 @@ PARTITION = "kvorum/broker/share/core/share_partition.py"
 RUNS = "kvorum/broker/share/core/runs.py"
 SESSIONS = "kvorum/broker/share/core/sessions.py"
 LED = "kvorum/broker/share/led_share_partition.py"
+LETTERS = "kvorum/broker/share/dead_letters.py"
+LETTER_RULES = "kvorum/broker/share/core/dead_letters.py"
 MANAGER = "kvorum/broker/share/manager.py"
 SHARD = "kvorum/broker/share_state/shard.py"
 BATCHES = "kvorum/broker/share_state/batches.py"
@@ -97,6 +99,26 @@ _SERVED: tuple[tuple[str, str, str, str, str], ...] = (
      "        if isinstance(group, ShareGroup) and group.members:\n", "        if False:\n"),
 )  # fmt: skip
 
+_DEAD_LETTERS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("share-letter-before-its-state", "a dead letter is kept before it is written", PARTITION,
+     "            if run.state is not _ARCHIVING or run.is_unwritten:\n",
+     "            if run.state is not _ARCHIVING:\n"),
+    ("share-rejected-and-forgotten", "a rejected record waits for its dead letter", PARTITION,
+     "        self._settle(run, _ARCHIVING if limits.has_dead_letters else _ARCHIVED)\n",
+     "        self._settle(run, _ARCHIVED)\n"),
+    ("share-letters-of-the-one-before", "a new leader writes what is left of dead letters", LED,
+     "        self._begin_dead_letters(self.core)\n        self.wake()\n",
+     "        self.wake()\n"),
+    ("share-letter-tried-once", "a dead letter without a place for now is tried again", LED,
+     "                if not is_final(written):\n", "                if False:\n"),
+    ("share-any-topic-for-letters", "the topic says that it may have dead letters", LETTERS,
+     '.get(DEAD_LETTERS_ENABLE, "").strip().lower() == "true":', '.get(DEAD_LETTERS_ENABLE, "true"):'),
+    ("share-part-of-a-large-letter", "a batch of dead letters keeps to the topic's limit", LETTER_RULES,
+     "        if len(parts) > 1 and size + len(record) > bytes_max:\n            break\n", ""),
+    ("share-copies-cut-off", "dead letters wait for the copies that one read has not got", LETTERS,
+     "            letters = _up_to(letters, last_offset)\n", ""),
+)  # fmt: skip
+
 MUTANTS = (
     *mutants_of(
         _CORE,
@@ -109,5 +131,12 @@ MUTANTS = (
     *mutants_of(
         _SERVED,
         tests=("tests/test_share/test_share_groups.py", "tests/test_share/test_share_apis.py"),
+    ),
+    *mutants_of(
+        _DEAD_LETTERS,
+        tests=(
+            "tests/test_share/test_share_partition.py",
+            "tests/test_share/test_dead_letters.py",
+        ),
     ),
 )

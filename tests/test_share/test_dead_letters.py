@@ -15,7 +15,7 @@ from kvorum.storage.format.batch import build_batch, iter_headers, iter_records
 from kvorum.storage.format.record_codec import Record
 from tests.polling import eventually
 from tests.test_broker.harness import Harness
-from tests.test_broker.raw_client import RawClient, fetch_values, produce_values
+from tests.test_broker.raw_client import RawClient, fetch_partition, fetch_values, produce_values
 from tests.test_share.members import RESOURCE_GROUP, Member, id_of, produce
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -74,7 +74,8 @@ def other(harness: Harness) -> Iterator[RawClient]:
 
 def letters_in(client: RawClient, topic: str) -> list[Record]:
     """The records of partition 0, from its leader."""
-    answer = client.call("fetch", 12, fetch_values(topic, 0))
+    whole = [fetch_partition(0, bytes_max=16 << 20)]
+    answer = client.call("fetch", 12, fetch_values(topic, 0, partitions=whole))
     (row,) = answer.responses[0].partitions
     data = bytes(row.records or b"")
     return [r for at, header in iter_headers(data) for r in iter_records(data, at, header)]
@@ -174,6 +175,22 @@ def test_a_copy_that_the_topic_does_not_let_in_is_left_out(
 
 def large_record(topic: str, value: bytes) -> dict[str, Any]:
     return produce_values(topic, bytes(build_batch([(b"k", value)], timestamp_ms=1_000)))
+
+
+def test_copies_of_more_than_one_read_are_all_there(
+    client, other, harness, topic, group_id, member, letters_topic
+):
+    of_group(harness, group_id, copy="true")
+    values = [bytes([number]) * 500_000 for number in range(4)]
+    for value in values:
+        client.call("produce", 7, large_record(topic, value))
+    taken = 0
+    while taken < 4:
+        rows = member.take(max_bytes=4 << 20)
+        member.acknowledge([(first, last, REJECT) for first, last, _ in rows])
+        taken += sum(last - first + 1 for first, last, _ in rows)
+    await_start(harness, group_id, 4)
+    assert [letter.value for letter in letters_in(other, letters_topic)] == values
 
 
 def test_more_dead_letters_than_a_batch_may_have_are_all_written(

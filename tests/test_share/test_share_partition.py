@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kvorum.broker.share.core.share_partition import Acquire, ShareLimits, SharePartition
@@ -274,3 +276,51 @@ def test_equal_neighbours_become_one_run():
     assert [run.state for run in part.runs] == [
         DeliveryState.ACQUIRED, DeliveryState.ACKNOWLEDGED, DeliveryState.ACQUIRED,
     ]  # fmt: skip
+
+
+# --- dead letters --------------------------------------------------------------------------------
+
+DEADLY = dataclasses.replace(LIMITS, has_dead_letters=True)
+
+
+def letters(part, records_max=100):
+    return [tuple(row) for row in part.dead_letters(DEADLY, records_max)]
+
+
+def test_a_dead_letter_is_due_once_the_share_coordinator_knows_its_record():
+    part = SharePartition(0)
+    acquire(part, "a", (0, 4))
+    assert acknowledge(part, "a", (1, 2, REJECT), limits=DEADLY) is None
+    assert letters(part) == []
+    assert part.take_write().batches == (StateBatch(1, 2, DeliveryState.ARCHIVING, 1),)
+    assert letters(part) == [(1, 2, 1, True)]
+    assert letters(part, records_max=1) == [(1, 1, 1, True)]
+
+
+def test_a_record_blocks_the_start_offset_until_its_dead_letter_is_written():
+    part = SharePartition(0)
+    acquire(part, "a", (0, 1))
+    acknowledge(part, "a", (0, 0, REJECT), (1, 1, ACCEPT), limits=DEADLY)
+    write = part.take_write()
+    assert (write.start_offset, write.delivery_complete_count) == (0, 1)
+    part.archive(0, 0)
+    assert part.take_write().start_offset == part.start_offset == 2
+
+
+def test_a_new_leader_tells_the_reason_from_the_count():
+    rows = [
+        StateBatch(0, 0, DeliveryState.ARCHIVING, 1),
+        StateBatch(1, 1, DeliveryState.ARCHIVING, 2),
+    ]
+    assert letters(SharePartition(0, rows)) == [(0, 0, 1, True), (1, 1, 2, False)]
+
+
+def test_records_that_are_rejected_and_delivered_too_often_have_dead_letters_apart():
+    part = SharePartition(0)
+    acquire(part, "a", (0, 1))
+    acknowledge(part, "a", (0, 1, RELEASE), limits=DEADLY)
+    acquire(part, "a", (0, 0))
+    acquire(part, "a", (1, 1))
+    acknowledge(part, "a", (0, 0, RELEASE), (1, 1, REJECT), limits=DEADLY)
+    part.take_write()
+    assert letters(part) == [(0, 0, 2, False), (1, 1, 2, True)]
