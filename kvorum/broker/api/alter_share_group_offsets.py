@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.share_offset_calls import ask_group, error_fields, topic_or_refusal
+from kvorum.broker.api.context import RequestContext, refusal_fields
+from kvorum.broker.api.share_offset_calls import ask_group, topic_or_refusal
 from kvorum.broker.groups.share.requests import AlterShareOffsets, OffsetToAlter, StatesChanged
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import TopicImage
@@ -37,14 +37,14 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     body = AlterShareOffsets(group_id=request.group_id, offsets=tuple(offsets))
     said = await ask_group(context, request.group_id, body, needs=AclOperation.READ)
     if not isinstance(said, StatesChanged):
-        return {**error_fields(said), "responses": ()}
+        return {**refusal_fields(said), "responses": ()}
     for offset in offsets:
         answer = said.errors.get((offset.topic_id, offset.partition))
         errors[offset.topic, offset.partition] = (
             ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer
         )
     return {
-        **error_fields(ErrorCode.NONE),
+        **refusal_fields(ErrorCode.NONE),
         "responses": [
             {
                 "topic_name": asked.topic_name,
@@ -52,7 +52,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                 "partitions": [
                     {
                         "partition_index": row.partition_index,
-                        **error_fields(errors[asked.topic_name, row.partition_index]),
+                        **refusal_fields(errors[asked.topic_name, row.partition_index]),
                     }
                     for row in asked.partitions
                 ],

@@ -47,11 +47,11 @@ def error_fields(item: ItemOutcome) -> dict[str, Any]:
     return {"error_code": item.error, "error_message": None if is_done else item.message}
 
 
-def refusal_fields(refused: Rejected | None) -> dict[str, Any]:
+def refusal_fields(refused: Rejected | ErrorCode | None) -> dict[str, Any]:
     """error_code and error_message of a refusal; NONE and null without one."""
-    if refused is None:
-        return {"error_code": ErrorCode.NONE, "error_message": None}
-    return {"error_code": refused.code, "error_message": refused.message}
+    if isinstance(refused, Rejected):
+        return {"error_code": refused.code, "error_message": refused.message}
+    return {"error_code": ErrorCode.NONE if refused is None else refused, "error_message": None}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.share_offset_calls import ask_group, error_fields, topic_or_refusal
+from kvorum.broker.api.context import RequestContext, refusal_fields
+from kvorum.broker.api.share_offset_calls import ask_group, topic_or_refusal
 from kvorum.broker.groups.share.requests import DeleteShareOffsets, StatesChanged
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import TopicImage
@@ -29,14 +29,14 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     body = DeleteShareOffsets(group_id=request.group_id, topic_ids=ids)
     said = await ask_group(context, request.group_id, body, needs=AclOperation.DELETE)
     if not isinstance(said, StatesChanged):
-        return {**error_fields(said), "responses": ()}
+        return {**refusal_fields(said), "responses": ()}
     return {
-        **error_fields(ErrorCode.NONE),
+        **refusal_fields(ErrorCode.NONE),
         "responses": [
             {
                 "topic_name": name,
                 "topic_id": topic.topic_id if isinstance(topic, TopicImage) else UUID_ZERO,
-                **error_fields(_error_of(topic, said)),
+                **refusal_fields(_error_of(topic, said)),
             }
             for name, topic in topics.items()
         ],

@@ -13,7 +13,7 @@ import asyncio
 from typing import Any
 
 from kvorum.broker.api import share_partitions
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.api.group_calls import ask_named
 from kvorum.broker.groups.share.requests import ListShareStates
 from kvorum.broker.share_state.records import UNKNOWN_COUNT, ShareKey, ShareState
@@ -50,8 +50,7 @@ async def _group(context: RequestContext, asked: Any) -> dict[str, Any]:
         return {
             "group_id": asked.group_id,
             "topics": (),
-            "error_code": states.code if isinstance(states, Rejected) else states,
-            "error_message": states.message if isinstance(states, Rejected) else None,
+            **refusal_fields(states),
         }
     topics = []
     for name, partitions in _wanted(context, asked, states):
@@ -138,6 +137,5 @@ def _failed(partition: int, refused: ErrorCode | Rejected) -> dict[str, Any]:
         "start_offset": NO_OFFSET,
         "leader_epoch": 0,
         "lag": -1,
-        "error_code": refused.code if isinstance(refused, Rejected) else refused,
-        "error_message": refused.message if isinstance(refused, Rejected) else None,
+        **refusal_fields(refused),
     }

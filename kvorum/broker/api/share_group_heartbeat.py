@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api import share_partitions
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.share.requests import ShareHeartbeat, ShareHeartbeated
@@ -69,8 +69,7 @@ def _refusal(context: RequestContext, request: Any) -> Rejected | ErrorCode | No
 def _answer(said: ShareHeartbeated | Rejected | ErrorCode) -> dict[str, Any]:
     if not isinstance(said, ShareHeartbeated):
         return {
-            "error_code": said.code if isinstance(said, Rejected) else said,
-            "error_message": said.message if isinstance(said, Rejected) else None,
+            **refusal_fields(said),
             "member_id": None,
             "member_epoch": 0,
             "heartbeat_interval": 0,

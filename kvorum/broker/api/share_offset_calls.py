@@ -9,7 +9,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import ask_named
 from kvorum.metadata.image.acl import AclOperation
 from kvorum.metadata.image.image import TopicImage
-from kvorum.runtime.errors import ErrorCode, Rejected
+from kvorum.runtime.errors import ErrorCode
 
 
 async def ask_group(
@@ -28,10 +28,3 @@ def topic_or_refusal(context: RequestContext, name: str) -> TopicImage | ErrorCo
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = context.services.image().topic(name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic
-
-
-def error_fields(error: ErrorCode | Rejected) -> dict[str, Any]:
-    return {
-        "error_code": error.code if isinstance(error, Rejected) else error,
-        "error_message": error.message if isinstance(error, Rejected) else None,
-    }

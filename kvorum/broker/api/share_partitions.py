@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.share.core.sessions import SharePartitionId
 from kvorum.broker.share.core.states import AcknowledgementBatch
 from kvorum.broker.share.share_fetch import Rows, ShareRow
@@ -104,8 +104,7 @@ def response(
 def failed(refused: ErrorCode | Rejected) -> dict[str, Any]:
     """The answer to a request that is refused as a whole."""
     return {
-        "error_code": refused.code if isinstance(refused, Rejected) else refused,
-        "error_message": refused.message if isinstance(refused, Rejected) else None,
+        **refusal_fields(refused),
         "acquisition_lock_timeout": 0,
         "responses": (),
         "node_endpoints": (),

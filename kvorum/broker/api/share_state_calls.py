@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.share_state.client import coordinator_key
 from kvorum.broker.share_state.records import ShareKey
 from kvorum.metadata.image.acl import AclOperation, ResourceType
@@ -76,8 +76,7 @@ def _is_refused(answer: Any) -> bool:
 
 def _failed(refused: Rejected | ErrorCode) -> dict[str, Any]:
     return {
-        "error_code": refused.code if isinstance(refused, Rejected) else refused,
-        "error_message": refused.message if isinstance(refused, Rejected) else None,
+        **refusal_fields(refused),
         "state_epoch": 0,
         "leader_epoch": 0,
         "start_offset": -1,
