@@ -16,6 +16,7 @@ from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.broker.purgatory.loop_turn import LoopTurn
+from kvorum.broker.share.core.sessions import ShareSessions
 from kvorum.launch.metrics.broker_view import BrokerView
 from kvorum.launch.metrics.process import LoopWatch
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
@@ -113,7 +114,13 @@ def _services(registry: ReplicaRegistry) -> SimpleNamespace:
         deadlines=Deadlines(SYSTEM_CLOCK.monotonic_ms),
     )
     coordinators = SimpleNamespace(active_shards=list)
-    return SimpleNamespace(replicas=replicas, groups=coordinators, transactions=coordinators)
+    led = SimpleNamespace(active=list)
+    share = SimpleNamespace(
+        partitions=SimpleNamespace(led=led, sessions=ShareSessions(0)), states=coordinators
+    )
+    return SimpleNamespace(
+        replicas=replicas, groups=coordinators, transactions=coordinators, share=share
+    )
 
 
 def _raft() -> SimpleNamespace:

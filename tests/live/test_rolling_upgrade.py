@@ -19,9 +19,9 @@ from tests.tree import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-OLDER = "d81c67e1"
-"""The build from which the upgrade starts: the first one that needs no package that today's set-up
-does not install. The last release takes its place once there is one."""
+OLDEST_FILE = "kvorum/metadata/image/persistent_map.py"
+"""The upgrade starts from the first build with this file: earlier ones need a package that today's
+set-up does not install. The last release takes its place once there is one."""
 
 NODES = ["controller-1", "controller-2", "controller-3", "broker-101", "broker-102", "broker-103"]
 
@@ -29,9 +29,14 @@ NODES = ["controller-1", "controller-2", "controller-3", "broker-101", "broker-1
 @pytest.fixture(scope="module")
 def older_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("older")
-    archive = subprocess.run(["git", "archive", OLDER], cwd=ROOT, capture_output=True, check=False)
-    if archive.returncode != 0:
-        pytest.skip(f"the history of this checkout has no commit {OLDER}")
+    log = ["git", "log", "--reverse", "--diff-filter=A", "--format=%H", "--", OLDEST_FILE]
+    found = subprocess.run(log, cwd=ROOT, capture_output=True, text=True, check=False)
+    builds = found.stdout.split()
+    if not builds:
+        pytest.skip(f"the history of this checkout does not say when {OLDEST_FILE} was added")
+    archive = subprocess.run(
+        ["git", "archive", builds[0]], cwd=ROOT, capture_output=True, check=True
+    )
     subprocess.run(["tar", "x", "-C", str(tree)], input=archive.stdout, check=True)
     return tree
 

@@ -151,6 +151,27 @@ def test_a_fetch_waits_for_records(client, harness, group_id, topic, member):
     other.close()
 
 
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(client, harness, group_id, topic, member):
+    assert acquired(member.fetch()) == []
+    other = RawClient(harness.cluster.brokers[1].port)
+    member.send_fetch(max_wait=60_000, min_bytes=1_000)
+    produce(other, topic, 1)
+    client.sock.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        client.answer("share_fetch", 2)
+    client.sock.settimeout(10)
+    produce(other, topic, 400)
+    assert (
+        sum(last - first + 1 for first, last, _ in acquired(client.answer("share_fetch", 2))) == 401
+    )
+    other.close()
+
+
+def test_a_fetch_that_waited_in_vain_for_more_bytes_gets_what_there_is(client, topic, member):
+    produce(client, topic, 1)
+    eventually(lambda: acquired(member.fetch(max_wait=50, min_bytes=1 << 20)), "a record came")
+
+
 def test_a_lock_that_ends_gives_the_records_to_the_member_that_waits(
     client, harness, group_id, topic, member
 ):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from bench.observed import Observed
+from kvorum.broker.coordinator.model import Instant, ShardRequest
 from kvorum.broker.metrics.share_counters import ACKNOWLEDGE_TYPES, ShareMetrics
 from kvorum.broker.share.core.sessions import ShareSessions
 from kvorum.broker.share.core.states import AcknowledgeType
@@ -14,24 +21,18 @@ from kvorum.broker.share.manager import SharePartitionManager
 from kvorum.broker.share_state.records import ShareKey
 from kvorum.broker.share_state.requests import InitializeState, WriteState
 from kvorum.broker.share_state.shard import ShareStateConfig, ShareStateShard
-from kvorum.metadata.image.records import Config
+from kvorum.launch.metrics.broker_view import BrokerView
+from kvorum.launch.metrics.page import lines
+from kvorum.launch.metrics.row import KAFKA, OWN
+from kvorum.launch.metrics.rows import ROWS
+from kvorum.metadata.image.records import Config, RemoveTopic
 from kvorum.runtime.errors import ErrorCode
 from tests.polling import eventually
-from tests.test_broker.group_requests import group_led_by
 from tests.test_broker.harness import Harness
-from tests.test_broker.raw_client import RawClient
-from tests.test_share.test_share_apis import (
-    CONFIG,
-    RESOURCE_GROUP,
-    Member,
-    id_of,
-    joined,
-    produce,
-)
-from tests.test_share.test_share_state_shard import Host
+from tests.test_share.members import CONFIG, RESOURCE_GROUP, id_of, produce, row_of
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-TOPIC = "orders"
+LONG_LOCKS = dataclasses.replace(CONFIG, group_share_record_lock_duration_ms=60_000)
 
 
 # --- the counters alone --------------------------------------------------------------------------
@@ -75,14 +76,17 @@ def test_sessions_count_a_partition_for_each_member():
 
 def test_a_share_coordinator_counts_the_writes_that_it_takes():
     metrics = ShareMetrics()
-    host = Host()
-    host.shard = ShareStateShard(ShareStateConfig(), metrics)
+    shard = ShareStateShard(ShareStateConfig(), metrics)
     key = ShareKey("g", bytes(16), 0)
+
+    def ask(body: InitializeState | WriteState) -> None:
+        shard.step(ShardRequest(token=1, body=body), Instant(0, 0))
+
     write = WriteState(key=key, state_epoch=1, leader_epoch=0, start_offset=3)
-    assert host.ask(write) == ErrorCode.INVALID_REQUEST  # there is no state yet
+    ask(write)  # there is no state yet
     assert metrics.coordinator_writes == 0
-    host.ask(InitializeState(key=key, state_epoch=1))
-    assert host.ask(write) == ErrorCode.NONE
+    ask(InitializeState(key=key, state_epoch=1))
+    ask(write)
     assert metrics.coordinator_writes == 1
 
 
@@ -90,37 +94,11 @@ def test_a_share_coordinator_counts_the_writes_that_it_takes():
 
 
 @pytest.fixture
-def harness(tmp_path) -> Iterator[Harness]:
-    harness = Harness(tmp_path, count=2, config=CONFIG)
-    harness.call(lambda: harness.cluster.controller.create(TOPIC, [(1, 2)]))
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    """Brokers of each test's own: the counters begin at 0."""
+    harness = Harness(tmp_path, count=2, config=LONG_LOCKS)
     yield harness
     harness.close()
-
-
-@pytest.fixture
-def client(harness: Harness) -> Iterator[RawClient]:
-    client = RawClient(harness.cluster.brokers[1].port)
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def group_id(client: RawClient, harness: Harness) -> str:
-    def has_coordinator() -> bool:
-        values = {"key_type": 0, "coordinator_keys": ["x"]}
-        return client.call("find_coordinator", 6, values).coordinators[0].error_code == 0
-
-    eventually(has_coordinator, "the topic of offsets is there")
-    group_id = group_led_by(client, 1, "workers")
-    configs = Config(RESOURCE_GROUP, group_id, "share.auto.offset.reset", "earliest")
-    harness.call(lambda: harness.cluster.controller.commit(configs))
-    return group_id
-
-
-@pytest.fixture
-def member(client: RawClient, harness: Harness, group_id: str) -> Member:
-    joined(client, group_id, "a", TOPIC)
-    return Member(client, group_id, "a", id_of(harness, TOPIC))
 
 
 def metrics_of(harness: Harness, broker_id: int = 1) -> ShareMetrics:
@@ -136,9 +114,9 @@ def only_led(harness: Harness) -> LedSharePartition:
     return led
 
 
-def test_a_leader_counts_deliveries_and_acknowledgements(client, harness, member):
+def test_a_leader_counts_deliveries_and_acknowledgements(client, harness, topic, member):
     metrics = metrics_of(harness)
-    produce(client, TOPIC, 10)
+    produce(client, topic)
     assert member.take() == [(0, 9, 1)]
     assert (metrics.deliveries, metrics.redeliveries) == (10, 0)
     assert only_led(harness).acquired_records == 10
@@ -149,16 +127,17 @@ def test_a_leader_counts_deliveries_and_acknowledgements(client, harness, member
     assert (metrics.deliveries, metrics.redeliveries) == (12, 2)
     member.acknowledge([(6, 7, RENEW)], is_renew_ack=True)
     assert metrics.acknowledged[RENEW] == 2
-    # What was refused is not counted.
-    member.acknowledge([(6, 9, ACCEPT)])
+    # What is refused is not counted.
+    refused = row_of(member.acknowledge([(6, 9, ACCEPT)]))
+    assert refused.error_code == ErrorCode.INVALID_RECORD_STATE
     assert metrics.acknowledged == [0, 7, 2, 1, 2]
 
 
 def test_writes_of_state_are_timed_by_the_leader_and_counted_by_the_coordinator(
-    client, harness, member
+    client, harness, topic, member
 ):
     metrics = metrics_of(harness)
-    produce(client, TOPIC)
+    produce(client, topic)
     member.take()
     member.acknowledge([(0, 9, ACCEPT)])
     writes = metrics.state_write_s.count
@@ -168,21 +147,22 @@ def test_writes_of_state_are_timed_by_the_leader_and_counted_by_the_coordinator(
     assert metrics.failed_state_writes == 0
 
 
-def test_a_write_that_the_share_coordinator_refuses_is_counted(client, harness, group_id, member):
-    produce(client, TOPIC)
+def test_a_write_that_the_share_coordinator_refuses_is_counted(client, harness, topic, member):
+    produce(client, topic)
     member.take()
     led = only_led(harness)
     # As after an alteration of offsets, or a newer leader.
     harness.call(lambda: setattr(led, "state_epoch", -1))
-    answer = member.acknowledge([(0, 9, ACCEPT)])
-    row = answer.responses[0].partitions[0]
-    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    refused = row_of(member.acknowledge([(0, 9, ACCEPT)]))
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert metrics_of(harness).failed_state_writes == 1
 
 
-def test_records_of_a_lock_that_ends_are_counted(client, harness, member):
+def test_records_of_a_lock_that_ends_are_counted(client, harness, topic, group_id, member):
+    lock = Config(RESOURCE_GROUP, group_id, "share.record.lock.duration.ms", "1000")
+    harness.call(lambda: harness.cluster.controller.commit(lock))
     metrics = metrics_of(harness)
-    produce(client, TOPIC, 10)
+    produce(client, topic)
     member.take()
     member.acknowledge([(0, 2, ACCEPT)])
     led = only_led(harness)
@@ -190,8 +170,8 @@ def test_records_of_a_lock_that_ends_are_counted(client, harness, member):
     assert (metrics.lock_timeouts, led.lock_timeouts, led.acquired_records) == (7, 7, 0)
 
 
-def test_sessions_and_led_share_partitions_go_with_the_connection(client, harness, member):
-    produce(client, TOPIC)
+def test_sessions_and_led_share_partitions_go_with_the_connection(client, harness, topic, member):
+    produce(client, topic)
     member.take()
     partitions = partitions_of(harness)
     sessions = partitions.sessions
@@ -199,3 +179,80 @@ def test_sessions_and_led_share_partitions_go_with_the_connection(client, harnes
     client.close()
     eventually(lambda: sessions.count == 0, "the session ends")
     eventually(lambda: not partitions.led.active(), "the share-partition is retired")
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def page_of(harness: Harness, names: str, broker_id: int = 1) -> dict[str, float]:
+    """The values of a broker's page, by name{labels}."""
+    broker, observed = harness.cluster.brokers[broker_id], Observed(0)
+    server: Any = SimpleNamespace(services=broker.server.services)
+
+    def written() -> str:
+        view = BrokerView(
+            observed.raft, server, observed.watch,
+            now_s=0.0, age_ms=0, is_fenced=False, refuses_leader=False,
+        )  # fmt: skip
+        return "".join(line or "" for line in lines(ROWS["broker"], view, (names,)))
+
+    return {
+        f"{sample.name}{{{','.join(f'{k}={v}' for k, v in sorted(sample.labels.items()))}}}": (
+            sample.value
+        )
+        for family in text_string_to_metric_families(harness.call(written))
+        for sample in family.samples
+    }
+
+
+def test_the_page_has_groups_share_partitions_and_share_coordinators(
+    client, harness, topic, group_id, member
+):
+    produce(client, topic)
+    member.take()
+    member.acknowledge([(1, 3, ACCEPT), (4, 4, RELEASE)])
+    page = page_of(harness, OWN)
+    assert page["kvorum_groups{type=share}"] == page["kvorum_share_groups{state=Stable}"] == 1
+    assert page["kvorum_share_groups{state=Empty}"] == 0
+    assert page["kvorum_group_members{}"] == page["kvorum_share_group_members{}"] == 1
+    assert page["kvorum_share_partitions{}"] == 1
+    labels = f"{{group={group_id},partition=0,topic={topic}}}"
+    assert page[f"kvorum_share_partition_in_flight_records{labels}"] == 10
+    assert page[f"kvorum_share_partition_acquired_records{labels}"] == 6
+    assert page[f"kvorum_share_partition_lock_timeouts_total{labels}"] == 0
+    assert page["kvorum_share_sessions{}"] == page["kvorum_share_session_partitions{}"] == 1
+    assert page["kvorum_share_deliveries_total{}"] == 10
+    assert page["kvorum_share_acknowledgements_total{type=Accept}"] == 3
+    assert page["kvorum_share_acknowledgements_total{type=Release}"] == 1
+    assert page["kvorum_share_state_write_seconds_count{}"] >= 1
+    other = page_of(harness, OWN, broker_id=2)
+    # The topics of offsets and of states have four partitions each.
+    shards = "kvorum_coordinator_shards{}"
+    assert page[shards] + other[shards] == 8
+    states = "kvorum_share_coordinator_states{}"
+    assert page[states] + other[states] == 1
+
+
+def test_the_page_has_the_names_of_kafka(client, harness, topic, group_id, member):
+    produce(client, topic)
+    member.take()
+    member.acknowledge([(0, 0, REJECT)])
+    page = page_of(harness, KAFKA)
+    groups = "kafka_server_group_coordinator_metrics_"
+    assert page[f"{groups}group_count{{protocol=share}}"] == 1
+    assert page[f"{groups}share_group_count{{state=Stable}}"] == 1
+    labels = f"{{group={group_id},partition=0,topic={topic}}}"
+    assert page[f"kafka_server_sharepartitionmetrics_inflightmessagecount{labels}"] == 9
+    total = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
+    assert page[f"{total}{{ackType=Reject}}"] == 1
+    assert page["kafka_server_sharesessioncache_sharesessionscount{}"] == 1
+    assert page["kafka_server_share_coordinator_metrics_num_partitions{state=active}"] >= 1
+
+
+def test_a_share_partition_of_a_deleted_topic_has_no_series(client, harness, topic, member):
+    produce(client, topic)
+    member.take()
+    assert any("share_partition_in" in name for name in page_of(harness, OWN))
+    gone = RemoveTopic(id_of(harness, topic))
+    harness.call(lambda: harness.cluster.controller.commit(gone))
+    assert not any("share_partition_in" in name for name in page_of(harness, OWN))

@@ -79,6 +79,7 @@ def _wish_of(request: Any) -> ShareFetchWish | Rejected:
             batch_size=max(request.batch_size, 1),
             mode=mode,
         ),
+        bytes_min=request.min_bytes,
         bytes_max=request.max_bytes,
         max_wait_ms=milliseconds(request.max_wait),
         is_renewing=bool(getattr(request, "is_renew_ack", False)),

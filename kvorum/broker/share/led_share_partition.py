@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 READ_BYTES_MIN = 64 * 1024
 """Bytes that a fetch reads at least; how many more depends on the size of the records so far."""
+_ALL = 1 << 31
+"""More bytes than a segment has."""
 READS_MAX = 8
 """Reads of one fetch: what is for nobody is passed over, and other requests must not wait long."""
 
@@ -239,6 +241,20 @@ class LedSharePartition(Watcher):
             return False
         offset = self.core.next_fetch_offset(self._limits())
         return offset is not None and offset < self._readable_end()
+
+    def available_bytes(self) -> int:
+        """Bytes of the log from the first record on that a member could get, in one segment."""
+        if self.core is None or self.replica is None:
+            return 0
+        offset = self.core.next_fetch_offset(self._limits())
+        end_offset = self._readable_end()
+        if offset is None or offset >= end_offset:
+            return 0
+        try:
+            found = self.replica.log.read(offset, bytes_max=_ALL, end_offset=end_offset)
+        except READ_FAILURES:
+            return _ALL  # the fetch itself tells the error
+        return found.length
 
     def follow_log_start(self) -> None:
         if self.core is not None and self.replica is not None:

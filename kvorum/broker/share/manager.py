@@ -35,6 +35,7 @@ class ShareFetchWish(NamedTuple):
     forgotten: tuple[SharePartitionId, ...]
     acknowledgements: Acknowledgements
     wish: Acquire
+    bytes_min: int
     bytes_max: int
     max_wait_ms: int
     is_renewing: bool
@@ -85,6 +86,7 @@ class SharePartitionManager:
             pending.fetch(
                 session.rotated(),
                 asked.wish,
+                bytes_min=asked.bytes_min,
                 bytes_max=asked.bytes_max,
                 max_wait_ms=asked.max_wait_ms,
             )

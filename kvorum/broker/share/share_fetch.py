@@ -49,8 +49,8 @@ class PendingShareRequest:
     """A request whose answer is not sent yet. In a purgatory: `wake`, `expire`, `cancel`."""
 
     __slots__ = (
-        "_bytes_max", "_group_id", "_is_begun", "_is_done", "_is_fetching", "_led", "_led_waited",
-        "_partitions", "_respond", "_wish", "_writes", "deadline_bucket", "is_awake",
+        "_bytes_max", "_bytes_min", "_group_id", "_is_begun", "_is_done", "_is_fetching", "_led",
+        "_led_waited", "_partitions", "_respond", "_wish", "_writes", "deadline_bucket", "is_awake",
         "rows",
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ class PendingShareRequest:
         self._group_id = group_id
         self._respond = respond
         self._wish = Acquire(member_id="", records_max=0)
-        self._bytes_max = 0
+        self._bytes_min = self._bytes_max = 0
         self._partitions: list[SharePartitionId] = []
         self._led_waited: list[LedSharePartition] = []
         self._writes = 0
@@ -117,11 +117,13 @@ class PendingShareRequest:
         partitions: list[SharePartitionId],
         wish: Acquire,
         *,
+        bytes_min: int,
         bytes_max: int,
         max_wait_ms: int,
     ) -> None:
-        """Collect records now, or until `max_wait_ms` are over."""
+        """Collect records now, or once there are `bytes_min`, or when `max_wait_ms` are over."""
         self._partitions, self._wish, self._bytes_max = partitions, wish, bytes_max
+        self._bytes_min = min(bytes_min, bytes_max) if max_wait_ms > 0 else 0
         self._is_fetching = True
         if self._collect() or max_wait_ms <= 0 or not partitions:
             self._is_fetching = False
@@ -144,6 +146,7 @@ class PendingShareRequest:
 
     def expire(self) -> None:
         if not self._is_done:
+            self._bytes_min = 0
             self._collect()
             self.stop_fetching()
 
@@ -175,6 +178,8 @@ class PendingShareRequest:
                 # Its state could not be read: the member is told, and not only at the time-out.
                 self.rows[waited.key.topic_id, waited.key.partition].refuse(waited.failure)
         self._led_waited.clear()
+        if self._bytes_min > 1 and not self._has_bytes_min():
+            return False
         left, bytes_left, is_urgent = self._wish.records_max, self._bytes_max, False
         for where in self._partitions:
             row = self.rows.setdefault(where, ShareRow())
@@ -193,9 +198,32 @@ class PendingShareRequest:
             bytes_left -= len(row.records)
             is_urgent = is_urgent or taken > 0 or row.error != ErrorCode.NONE
             if not taken:
-                led.waiting[self] = None
-                self._led_waited.append(led)
+                self._wait_for(led)
         return is_urgent
+
+    def _has_bytes_min(self) -> bool:
+        """True if the log has as many bytes for the member as it waits for, or a partition has an
+        error to tell; otherwise all partitions are waited for."""
+        missing = self._bytes_min
+        partitions = []
+        for where in self._partitions:
+            row = self.rows.get(where)
+            if row is not None and row.error != ErrorCode.NONE:
+                return True
+            led = self._led.lead(self._group_id, where)
+            if not isinstance(led, LedSharePartition):
+                return True
+            missing -= led.available_bytes()
+            if missing <= 0:
+                return True
+            partitions.append(led)
+        for led in partitions:
+            self._wait_for(led)
+        return False
+
+    def _wait_for(self, led: LedSharePartition) -> None:
+        led.waiting[self] = None
+        self._led_waited.append(led)
 
     def _take(self, led: LedSharePartition, row: ShareRow, left: int, bytes_left: int) -> int:
         """The number of records that the member gets of this share-partition."""

@@ -11,6 +11,7 @@ from kvorum.client.cluster.brokers import Brokers, Partition
 from kvorum.client.cluster.offsets import ends_at
 from kvorum.client.failures import CommandFailed, Row, check
 from kvorum.client.groups.coordinator import GROUP, Coordinator, ask_loaded
+from kvorum.client.groups.share_offsets import SHARE_TYPE
 from kvorum.client.rights import on_group
 from kvorum.runtime.errors import ErrorCode
 
@@ -26,6 +27,7 @@ class GroupClient:
         self._backend = backend
         self._brokers = Brokers(backend.addresses, timeout_s)
         self._coordinators: dict[str, Coordinator] = {}
+        self._listed_types: dict[str, str] = {}
 
     def close(self) -> None:
         self._brokers.close()
@@ -37,14 +39,16 @@ class GroupClient:
         self._brokers.topics([])  # learns every broker's address
         for broker_id in active:
             rows += self._list_of(broker_id, states)
+        self._listed_types = {str(row["group"]): str(row["type"]) for row in rows}
         return sorted(rows, key=lambda row: str(row["group"]))
 
     def describe(self, names: list[str]) -> list[Row]:
         """group, state, type, protocol_type, protocol, coordinator, members, offsets.
 
-        members: member_id, group_instance_id, client_id, client_host, partitions (`topic-0`; null
-        if the assignment is not in Kafka's format). offsets: topic, partition, committed_offset,
-        end_offset, lag, metadata, member_id (of the member that has the partition).
+        members: member_id, group_instance_id, client_id, client_host, member_epoch (null in groups
+        of the classic protocol), partitions (`topic-0`; null if the assignment is not in Kafka's
+        format). offsets: topic, partition, committed_offset, end_offset, lag, metadata, member_id
+        (of the member that has the partition; null in share groups, where several have it).
         """
         return [self._describe(name) for name in names]
 
@@ -93,16 +97,21 @@ class GroupClient:
         return coordinator.broker_id, reply
 
     def _describe(self, name: str) -> Row:
+        if self._listed_types.get(name) == SHARE_TYPE:
+            row = self._describe_share(name)
+            if row is not None:
+                return row
+            # It was deleted since it was listed; a group of another type may have its name.
         values: Row = {"groups": [name], "include_authorized_operations": False}
         coordinator, reply = self._ask(name, "describe_groups", 15, 6, values)
         found = reply.groups[0]
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            row = self._describe_consumer(name) or self._describe_share(name, coordinator)
+            row = self._describe_consumer(name)
+            if row is None and self._is_share(name, coordinator):
+                row = self._describe_share(name)
             if row is not None:
                 return row
-            raise NoSuchGroup(
-                f"group {name}: {ErrorCode.GROUP_ID_NOT_FOUND.name}: the cluster has no such group"
-            )
+            raise _no_such_group(name)
         check(found.error_code, found.error_message, f"group {name}", on_group("DESCRIBE", name))
         members = [_member(found.protocol_type, member) for member in found.members]
         return {
@@ -136,22 +145,26 @@ class GroupClient:
             "offsets": self._offsets(name, members),
         }
 
-    def _describe_share(self, name: str, coordinator: int | None) -> Row | None:
-        """A share group; None if its coordinator lists none of that name: a cluster of an earlier
-        version knows no request about one. Its committed offsets are where its share-partitions
-        begin."""
+    def _is_share(self, name: str, coordinator: int | None) -> bool:
+        """True if the coordinator lists a share group of that name: a cluster of an earlier version
+        lists none, and knows no request about one."""
         listed = [] if coordinator is None else self._list_of(coordinator, [])
-        if not any((row["group"], row["type"]) == (name, "share") for row in listed):
-            return None
+        return any((row["group"], row["type"]) == (name, SHARE_TYPE) for row in listed)
+
+    def _describe_share(self, name: str) -> Row | None:
+        """A share group; None if no share group has that name. Its committed offsets are where its
+        share-partitions begin."""
         values: Row = {"group_ids": [name], "include_authorized_operations": False}
         coordinator, reply = self._ask(name, "share_group_describe", 77, 1, values)
         found = reply.groups[0]
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
         check(found.error_code, found.error_message, f"group {name}", on_group("DESCRIBE", name))
         return {
             "group": name,
             "state": found.group_state,
-            "type": "share",
-            "protocol_type": "share",
+            "type": SHARE_TYPE,
+            "protocol_type": SHARE_TYPE,
             "protocol": found.assignor_name,
             "coordinator": coordinator,
             "members": [_consumer_member(member) for member in found.members],
@@ -162,6 +175,8 @@ class GroupClient:
         values: Row = {"groups": [{"group_id": group, "topics": None}]}
         _, reply = self._ask(group, "describe_share_group_offsets", 90, 1, values)
         found = reply.groups[0]
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            raise _no_such_group(group)  # it was deleted between the two requests
         right = on_group("DESCRIBE", group)
         check(found.error_code, found.error_message, f"offsets of group {group}", right)
         starts = {
@@ -233,6 +248,11 @@ class GroupClient:
         return found
 
 
+def _no_such_group(name: str) -> NoSuchGroup:
+    code = ErrorCode.GROUP_ID_NOT_FOUND.name
+    return NoSuchGroup(f"group {name}: {code}: the cluster has no such group")
+
+
 def _error_of(reply: Any) -> int:
     """The error of an answer about one group."""
     rows = reply.results if hasattr(reply, "results") else reply.groups
@@ -246,6 +266,7 @@ def _consumer_member(member: Any) -> Row:
         "group_instance_id": getattr(member, "instance_id", None),
         "client_id": member.client_id,
         "client_host": member.client_host,
+        "member_epoch": member.member_epoch,
         "partitions": [
             f"{topic.topic_name}-{partition}"
             for topic in member.assignment.topic_partitions
@@ -266,5 +287,6 @@ def _member(protocol_type: str, member: Any) -> Row:
         "group_instance_id": member.group_instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
+        "member_epoch": None,
         "partitions": partitions,
     }

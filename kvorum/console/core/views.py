@@ -191,7 +191,11 @@ def groups_view(facts: Facts, parameters: Parameters) -> Document:
 
 
 def group_view(facts: Facts, parameters: Parameters) -> Document:
-    """The group `name`: its members, and the lag of each partition; or `absent`."""
+    """The group `name`: its members, and the lag of each partition; or `absent`.
+
+    In a share group `committed_offset` is the start offset, and each partition has `members`: the
+    ids of those that it is assigned to.
+    """
     name = parameters.get("name", "")
     if facts.groups is None:
         return {"is_waiting": True}
@@ -205,13 +209,16 @@ def group_view(facts: Facts, parameters: Parameters) -> Document:
     start, limit = window(parameters)
     offsets = {f"{row['topic']}-{row['partition']}": row for row in group["offsets"]}
     shown = list(offsets)[start : start + limit]
+    rows = {key: offsets[key] for key in shown}
+    if group["type"] == "share":
+        rows = {key: {**row, "members": _members_of(key, group)} for key, row in rows.items()}
     return {
         **_group_row(group),
         "name": name,
         "matched": len(offsets),
         "start": start,
         "limit": limit,
-        "rows": {key: offsets[key] for key in shown},
+        "rows": rows,
         "order": shown,
         "member_rows": {row["member_id"]: row for row in group["members"][:ROWS_MAX]},
     }
@@ -416,3 +423,12 @@ def _group_row(group: Document) -> Document:
         "partitions": len(group["offsets"]),
         "lag": sum(lags) if lags else None,
     }
+
+
+def _members_of(partition: str, group: Document) -> list[str]:
+    """The ids of the members that a partition (`topic-0`) is assigned to, in order."""
+    return sorted(
+        member["member_id"]
+        for member in group["members"]
+        if partition in (member["partitions"] or ())
+    )

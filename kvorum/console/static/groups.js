@@ -1,4 +1,4 @@
-// Consumer groups with their lag; one group with its members and partitions.
+// Groups of consumers and share groups with their lag; one group with its members and partitions.
 
 import { h, chip, count, debounce, number, url } from "./dom.js";
 import { heading } from "./parts.js";
@@ -18,7 +18,7 @@ export function groups(context) {
   });
   const pages = pager((start) => set({ start: start || "" }));
   const table = liveTable({
-    caption: "Consumer groups",
+    caption: "Groups",
     empty: "No group.",
     columns: [
       { title: "group", of: (r) => r.group, show: (name) => h("a", { href: url("/group", { name }) }, name || "(empty name)"), wide: true },
@@ -59,43 +59,73 @@ export function groups(context) {
   start();
 }
 
-export function group(context) {
-  const state = Object.fromEntries(context.parameters);
-  const lead = heading(context, state.name || "Group");
+const partitionLink = ([topic, partition]) =>
+  h("a", { href: url("/messages", { topic, partition }) }, `${topic}-${partition}`);
+
+/** The columns of a group's partitions. In a share group several members may have a partition. */
+export function partitionColumns(type) {
+  const isShare = type === "share";
+  return [
+    { title: "partition", of: (r) => [r.topic, r.partition], show: partitionLink, wide: true },
+    { title: isShare ? "start" : "committed", of: (r) => r.committed_offset, show: number, numeric: true, flash: true },
+    { title: "end", of: (r) => r.end_offset, show: number, numeric: true },
+    { title: "lag", of: (r) => r.lag, show: lagOf, numeric: true },
+    isShare
+      ? { title: "members", of: (r) => (r.members ?? []).join(", ") || "–", wide: true }
+      : { title: "member", of: (r) => r.member_id, wide: true },
+  ];
+}
+
+/** The columns of a group's members: only the classic protocol has no epoch of a member, and only share groups have no instances. */
+export function memberColumns(type) {
+  return [
+    { title: "member", of: (r) => r.member_id, wide: true },
+    { title: "client", of: (r) => r.client_id },
+    { title: "host", of: (r) => r.client_host },
+    type !== "share" && { title: "instance", of: (r) => r.group_instance_id },
+    type !== "classic" && { title: "epoch", of: (r) => r.member_epoch, show: number, numeric: true, flash: true },
+    { title: "partitions", of: (r) => (r.partitions ?? []).join(", ") || "–", wide: true, flash: true },
+  ].filter(Boolean);
+}
+
+/** The two tables of a group: their columns depend on its type, which the first document tells. */
+function tablesOf(type, pages) {
+  const isShare = type === "share";
   const offsets = liveTable({
     caption: "Partitions of the group",
-    empty: "The group has committed no offset.",
-    columns: [
-      { title: "partition", of: (r) => [r.topic, r.partition], show: ([topic, partition]) => h("a", { href: url("/messages", { topic, partition }) }, `${topic}-${partition}`), wide: true },
-      { title: "committed", of: (r) => r.committed_offset, show: number, numeric: true, flash: true },
-      { title: "end", of: (r) => r.end_offset, show: number, numeric: true },
-      { title: "lag", of: (r) => r.lag, show: lagOf, numeric: true },
-      { title: "member", of: (r) => r.member_id, wide: true },
-    ],
+    empty: isShare ? "No partition of the group has begun yet." : "The group has committed no offset.",
+    columns: partitionColumns(type),
   });
   const members = liveTable({
     caption: "Members of the group",
     empty: "The group has no members.",
-    columns: [
-      { title: "member", of: (r) => r.member_id, wide: true },
-      { title: "client", of: (r) => r.client_id },
-      { title: "host", of: (r) => r.client_host },
-      { title: "instance", of: (r) => r.group_instance_id },
-      { title: "partitions", of: (r) => (r.partitions ?? []).join(", ") || "–", wide: true, flash: true },
-    ],
+    columns: memberColumns(type),
   });
+  const panels = [
+    h("section", { class: "panel" }, h("h2", {}, isShare ? "Share-partitions" : "Offsets"), offsets.element, pages.element),
+    h("section", { class: "panel" }, h("h2", {}, "Members"), members.element),
+  ];
+  return { type, offsets, members, panels };
+}
+
+export function group(context) {
+  const state = Object.fromEntries(context.parameters);
+  const lead = heading(context, state.name || "Group");
   const pages = pager((start) => {
     context.go(url("/group", { ...state, start: start || "" }));
   });
-  context.main.append(
-    h("section", { class: "panel" }, h("h2", {}, "Offsets"), offsets.element, pages.element),
-    h("section", { class: "panel" }, h("h2", {}, "Members"), members.element),
-  );
+  let tables = null;
   context.watch("group", cleaned(state), (document) => {
     if (!document.rows) return;
+    if (tables?.type !== document.type) {
+      // A group that was deleted may come back as one of another type.
+      for (const panel of tables?.panels ?? []) panel.remove();
+      tables = tablesOf(document.type, pages);
+      context.main.append(...tables.panels);
+    }
     lead.replaceChildren(stateOf(document.state), ` ${document.type} group, coordinator broker ${document.coordinator}, lag ${number(document.lag)}`);
-    offsets.update(document.order, document.rows);
+    tables.offsets.update(document.order, document.rows);
     pages.update(document, "partition");
-    members.update(Object.keys(document.member_rows), document.member_rows);
+    tables.members.update(Object.keys(document.member_rows), document.member_rows);
   });
 }

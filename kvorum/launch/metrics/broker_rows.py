@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.launch.metrics.row import COUNTER, GAUGE, HISTOGRAM, Row
+from kvorum.launch.metrics.share_rows import SHARE_ROWS
 
 _REQUEST = "kafka.network:type=RequestMetrics,name={},request="
 _TOPIC = "kafka.server:type=BrokerTopicMetrics,name={}PerSec"
@@ -192,7 +193,9 @@ _PARTS = (
     _idle("kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",
           "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"),
     Row("kvorum_groups", GAUGE, "groups", "count",
-        "Groups whose coordinator is this broker, by protocol."),
+        "Groups whose coordinator is this broker, by protocol.",
+        "kafka.server:type=group-coordinator-metrics,protocol= group-count",
+        "kafka_server_group_coordinator_metrics_group_count"),
     Row("", GAUGE, "node", "groups", "Groups of this coordinator.",
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
         "kafka_coordinator_group_groupmetadatamanager_numgroups"),
@@ -200,7 +203,8 @@ _PARTS = (
     Row("kvorum_transactional_ids", GAUGE, "transactions", "count",
         "Transactional ids whose coordinator is this broker, by state."),
     Row("kvorum_coordinator_shards", GAUGE, "node", "coordinator_shards",
-        "Partitions of __consumer_offsets and __transaction_state that this broker coordinates."),
+        "Partitions of __consumer_offsets, __transaction_state and __share_group_state that this "
+        "broker coordinates."),
     Row("kvorum_broker_is_fenced", GAUGE, "node", "is_fenced",
         "1: the controller has taken this broker out of service, or it has not joined yet.",
         ),
@@ -214,4 +218,4 @@ _PARTS = (
         "kafka_server_brokermetadatametrics_last_applied_record_offset"),
 )  # fmt: skip
 
-BROKER_ROWS = (*_REQUESTS, *_TOPICS, *_REPLICAS, *_PARTS)
+BROKER_ROWS = (*_REQUESTS, *_TOPICS, *_REPLICAS, *_PARTS, *SHARE_ROWS)

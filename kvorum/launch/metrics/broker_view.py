@@ -15,6 +15,7 @@ from kvorum.broker.purgatory.pending_produce import PendingProduce
 from kvorum.broker.transactions.core.shard import TransactionShard
 from kvorum.launch.metrics.process import LoopWatch
 from kvorum.launch.metrics.row import Item, escaped
+from kvorum.launch.metrics.share_view import ShareView
 from kvorum.launch.metrics.views import NodeView, Number
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.raft.node.raft_node import RaftNode
@@ -75,7 +76,8 @@ class BrokerView(NodeView):
         self.is_fenced = int(is_fenced)
         self.broker_state = STARTING if is_fenced else RUNNING
         self.traffic = TopicMetrics("")
-        self.groups_by_type = {"classic": 0, "consumer": 0}
+        self.groups_by_type = {"classic": 0, "consumer": 0, "share": 0}
+        self.share = ShareView(server.services.share, self.metrics.share, self.image)
         self.group_members = 0
         self.transaction_states: Counter[str] = Counter()
         self._parked: Counter[type] = Counter()
@@ -92,6 +94,7 @@ class BrokerView(NodeView):
             "operation": self._operations,
             "groups": self._groups,
             "transactions": self._transactions,
+            **self.share.scopes,
         }
 
     @property
@@ -151,9 +154,14 @@ class BrokerView(NodeView):
                     kind = "consumer" if isinstance(group, ConsumerGroup) else "classic"
                     self.groups_by_type[kind] += 1
                     self.group_members += len(group.members)
+                self.share.note_groups(shard.share.groups.values())
             elif isinstance(shard, TransactionShard):
                 self.transaction_states.update(shard.states())
             yield None
+        yield from self.share.count_coordinators()
+        self.coordinator_shards += self.share.shards
+        self.groups_by_type["share"] = self.share.count
+        self.group_members += self.share.members
 
     # --- scopes ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import sys
 from kvorum.launch.metrics.broker_rows import BROKER_ROWS
 from kvorum.launch.metrics.controller_rows import CONTROLLER_ROWS
 from kvorum.launch.metrics.node_rows import NODE_ROWS
-from kvorum.launch.metrics.row import KAFKA, KAFKA_LABELS, LABELS, OWN, Row
+from kvorum.launch.metrics.row import KAFKA, LABELS, OWN, Row, kafka_labels
 
 _GROUPS = (
     ("Every node", NODE_ROWS),
@@ -46,7 +46,7 @@ def _own(row: Row) -> str:
 def _kafka(row: Row) -> str:
     if not row.exported:
         return ""
-    names = [KAFKA_LABELS.get(name, name) for name in LABELS[row.scope]]
+    names = kafka_labels(row.scope)
     if row.scope == "listener":
         names.append("networkProcessor")
     name = f"{row.exported}{{{','.join(names)}}}" if names else row.exported

@@ -35,17 +35,23 @@ LABELS: dict[str, tuple[str, ...]] = {
     "groups": ("type",),
     "transactions": ("state",),
     "certificate": ("listener", "side"),
+    "share_groups": ("state",),
+    "share_partition": ("group", "topic", "partition"),
+    "share_shards": ("state",),
+    "acknowledgements": ("type",),
 }
 """The labels of each scope: the set of items that a row has a value of."""
 KAFKA_LABELS = {
     "api": "request",
     "directory": "logDirectory",
     "operation": "delayedOperation",
-    "state": "current_state",
+    "role.state": "current_state",
     "node_id": "replica-id",
+    "groups.type": "protocol",
+    "acknowledgements.type": "ackType",
 }
-"""The JMX exporter's labels where they differ; a listener also gets a network processor, of which
-a broker has one."""
+"""The JMX exporter's labels where they differ, in every scope or (scope.label) in one; a listener
+also gets a network processor, of which a broker has one."""
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 Item = tuple[tuple[str, ...], Any]
@@ -139,10 +145,17 @@ def _kafka_counts(row: Row, scope: Scope, name: str) -> Iterator[str | None]:
             yield f"{name}{braces} {get(found[1]).count}\n"
 
 
+def kafka_labels(scope: str) -> list[str]:
+    """The JMX exporter's names for the labels of a scope."""
+    return [
+        KAFKA_LABELS.get(f"{scope}.{name}") or KAFKA_LABELS.get(name, name)
+        for name in LABELS[scope]
+    ]
+
+
 def kafka_form(row: Row) -> str:
     """The labels of a row as the JMX exporter has them, with a place for each value."""
-    names = [KAFKA_LABELS.get(name, name) for name in LABELS[row.scope]]
-    form = ",".join(f'{name}="%s"' for name in names)
+    form = ",".join(f'{name}="%s"' for name in kafka_labels(row.scope))
     return f'{form},networkProcessor="0"' if row.scope == "listener" else form
 
 
