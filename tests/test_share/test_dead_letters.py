@@ -199,10 +199,13 @@ def test_more_dead_letters_than_a_batch_may_have_are_all_written(
     name = f"dlq.{next(_names)}"
     make(harness, name, (2,), max_message_bytes="1000")
     of_group(harness, group_id, name=name)
+    metrics = harness.cluster.brokers[1].manager.metrics.share
+    written = metrics.dead_letters
     produce(client, topic, 40)
     member.take()
     member.acknowledge([(0, 39, REJECT)])
     await_start(harness, group_id, 40)
+    assert metrics.dead_letters == written + 40
     offsets = [int(headers_of(letter)["offset"]) for letter in letters_in(other, name)]
     assert offsets == list(range(40))
 
@@ -221,12 +224,15 @@ def test_a_topic_that_may_have_none_loses_them_with_a_warning(
     if configs is not None:
         harness.call(lambda: harness.cluster.controller.create(name, [(1, 2)], configs))
     of_group(harness, group_id, name=name)
+    metrics = harness.cluster.brokers[1].manager.metrics.share
+    lost = metrics.lost_dead_letters
     produce(client, topic, 1)
     member.take()
     with caplog.at_level(logging.WARNING):
         member.acknowledge([(0, 0, REJECT)])
         await_start(harness, group_id, 1)
     assert said in caplog.text
+    assert metrics.lost_dead_letters == lost + 1
     if configs is not None:
         assert letters_in(client, name) == []
 

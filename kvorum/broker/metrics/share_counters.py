@@ -24,10 +24,14 @@ class ShareMetrics:
     state_write_s: writes to share coordinators, from the question to the answer.
     failed_state_writes: writes that ended in an error; the state is then read anew.
     coordinator_writes: writes that the share coordinators on this broker took.
+    dead_letters: written to the dead-letter topics of groups.
+    failed_dead_letter_writes: attempts to write some, each of which wrote none.
+    lost_dead_letters: records that were archived without one.
     """
 
     __slots__ = (
-        "acknowledged", "coordinator_writes", "deliveries", "failed_state_writes", "lock_timeouts",
+        "acknowledged", "coordinator_writes", "dead_letters", "deliveries",
+        "failed_dead_letter_writes", "failed_state_writes", "lock_timeouts", "lost_dead_letters",
         "redeliveries", "state_write_s",
     )  # fmt: skip
 
@@ -39,6 +43,7 @@ class ShareMetrics:
         self.state_write_s = Histogram()
         self.failed_state_writes = 0
         self.coordinator_writes = 0
+        self.dead_letters = self.failed_dead_letter_writes = self.lost_dead_letters = 0
 
     def note_acquired(self, rows: Iterable[tuple[int, int, int]]) -> None:
         """A member was given these records: (first offset, last offset, deliveries with this

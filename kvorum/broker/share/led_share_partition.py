@@ -22,7 +22,7 @@ from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.share.core.batches import fetched_batches
 from kvorum.broker.share.core.share_partition import Acquire, ShareLimits, SharePartition
-from kvorum.broker.share.core.states import AcquiredRecords
+from kvorum.broker.share.core.states import AcquiredRecords, count_up_to
 from kvorum.broker.share.dead_letters import DeadLetterWriter, is_final
 from kvorum.broker.share.group_configs import ShareGroupConfigs
 from kvorum.broker.share_state.batches import DeliveryState, batches_problem
@@ -432,7 +432,9 @@ class LedSharePartition(Watcher):
             if not letters:
                 break
             written = await self._parts.dead_letters.write(self.key, self.replica, letters)
+            metrics = self._parts.metrics
             if isinstance(written, Rejected):
+                metrics.failed_dead_letter_writes += 1
                 if not is_final(written):
                     _log.info("dead letters of %s wait: %s", self.key, written.message)
                     await asyncio.sleep(pause_ms / 1000)
@@ -440,6 +442,9 @@ class LedSharePartition(Watcher):
                     continue
                 _log.warning("dead letters of %s are lost: %s", self.key, written.message)
                 written = letters[-1].last_offset
+                metrics.lost_dead_letters += count_up_to(letters, written)
+            else:
+                metrics.dead_letters += count_up_to(letters, written)
             pause_ms = _PAUSE_MIN_MS
             if self.failure is None:
                 core.archive(letters[0].first_offset, written)

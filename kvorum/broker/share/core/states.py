@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvorum.broker.share_state.batches import StateBatch
@@ -74,6 +75,12 @@ class DeadLetters(NamedTuple):
     last_offset: int
     delivery_count: int
     is_rejected: bool
+
+
+def count_up_to(letters: Iterable[DeadLetters], last_offset: int) -> int:
+    """The number of these records whose offsets are not above `last_offset`."""
+    ends = (min(letter.last_offset, last_offset) - letter.first_offset + 1 for letter in letters)
+    return sum(max(count, 0) for count in ends)
 
 
 class StateWrite(NamedTuple):
