@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kvorum.broker.share_state.batches import DeliveryState
 
@@ -101,7 +101,10 @@ class Runs:
             return
         run = self._runs[index]
         if run.first < offset <= run.last:
-            rest = replace(run, first=offset)
+            rest = Run(
+                offset, run.last, run.state, run.delivery_count, run.member_id,
+                run.lock_deadline_ms, run.is_unwritten, run.is_rejected,
+            )  # fmt: skip
             run.last = offset - 1
             self._runs.insert(index + 1, rest)
             self._firsts.insert(index + 1, offset)

@@ -22,7 +22,7 @@ others of its batch with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvorum.broker.share.core.runs import NOBODY, Run, Runs
@@ -245,7 +245,7 @@ class SharePartition:
     def acknowledge(
         self,
         member_id: str,
-        batches: Iterable[AcknowledgementBatch],
+        batches: Sequence[AcknowledgementBatch],
         limits: ShareLimits,
         now_ms: int,
     ) -> Rejected | None:
@@ -266,7 +266,7 @@ class SharePartition:
         if not limits.may_renew and any(kind is AcknowledgeType.RENEW for _, _, kind in spans):
             text = "share.renew.acknowledge.enable is false: this group's members cannot renew"
             return Rejected(ErrorCode.INVALID_REQUEST, text)
-        for first, last, _ in spans:
+        for first, last, _ in batches:
             refused = self._hold_problem(member_id, max(first, self._deleted_below), last)
             if refused is not None:
                 return Rejected(ErrorCode.INVALID_RECORD_STATE, refused)
