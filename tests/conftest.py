@@ -81,6 +81,7 @@ SLOWEST_FIRST = (
     "tests/clients/test_sasl_clients.py",
     "tests/clients/test_oauthbearer_clients.py",
     "tests/test_chaos/test_live_run.py",
+    "tests/test_chaos/test_share_group_load.py",
     "tests/live/test_no_quorum.py",
     "tests/live/test_console.py",
     "tests/clients/test_transactions.py",

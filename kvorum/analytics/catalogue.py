@@ -157,6 +157,26 @@ CATALOGUE: Mapping[str, Entry] = {
             **_LATENCY,
         },
     ),
+    "share_deliveries": Entry(
+        meaning="Deliveries to the members of a share group, by the fault in force. Of several "
+        "faults the one that began last counts; `none` without one.",
+        needs=("history", "faults"),
+        question="Which fault makes records come again?",
+        query="SELECT fault, redeliveries, records FROM share_deliveries",
+        columns={
+            **_RUN,
+            "share_group": "the share group",
+            "topic": "the topic",
+            "fault": "kind of the fault, or none",
+            "records": "records that were delivered for the first time then",
+            "redeliveries": "deliveries then of records that had been delivered before",
+            "deliveries_max": "most deliveries of one of the records; null without records",
+            "accepted": "of the records, those whose accept was confirmed, then or later",
+            "accept_p50_ms": "nearest rank of the time from first delivery to accept, ms",
+            "accept_p99_ms": "the same, 99th percentile",
+            "accept_max_ms": "longest",
+        },
+    ),
     "isr_churn": Entry(
         meaning="Changes of a partition's ISR and leader.",
         needs=("milestones",),

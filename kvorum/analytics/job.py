@@ -45,7 +45,7 @@ from kvorum.analytics.output import Tables
 from kvorum.analytics.page import page
 from kvorum.analytics.plots import draw_all
 from kvorum.analytics.session import first_line, is_small
-from kvorum.analytics.tables import failover, history, metadata, quorum
+from kvorum.analytics.tables import failover, history, metadata, quorum, shares
 from kvorum.analytics.tables.compare import (
     Side,
     duels,
@@ -138,6 +138,9 @@ def _compute(lake: Lake, tables: Tables) -> list[Mapping[str, Any]]:
     has_faults = wanted("latency_by_fault"), wanted("recoveries", "failover_by_fault")
     if wanted("outcomes", "silences", "unavailability"):
         _compute_history(data, tables, *has_faults)
+    if wanted("share_deliveries"):
+        deliveries = shares.share_deliveries(data["history"], data["faults"])
+        tables.write("share_deliveries", deliveries)
     if wanted("isr_churn"):
         tables.write("isr_churn", metadata.isr_churn(data["milestones"]))
     if wanted("broker_skew", "rack_skew", "what_if"):

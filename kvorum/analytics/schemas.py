@@ -63,14 +63,18 @@ SCHEMAS: Mapping[str, StructType] = {
         rows=MapType(StringType(), LongType()),
     ),
     "history": _schema(
+        index=_LONG,
         time_ms=_DOUBLE,
         type=_TEXT,
         f=_TEXT,
         operation=_TEXT,
         topic=_TEXT,
         partition=_INT,
+        offset=_LONG,
         latency_ms=_DOUBLE,
+        group=_TEXT,
         error=_TEXT,
+        acknowledgement=_TEXT,
     ),
     "faults": _schema(
         fault_id=_INT,

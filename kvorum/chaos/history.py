@@ -16,6 +16,12 @@ Functions (`f`), and the fields that they use:
   assign        partitions: those that a member of a group gets; ops: Commit, the offsets it found
   revoke        partitions: those that it gives up before another member may own them; info: it lost
                 them, and another member may own them already
+  join          a member of a share group begins, written before it asks for anything; group;
+                details: lock_duration_ms and delivery_count_limit of the group
+  leave         ok: it leaves the group, written before it says so to the cluster; info: it was
+                killed, or said that it leaves and got an error
+  deliver       ops: Delivery; group
+  acknowledge   ops: one Acknowledgement, of one partition; group; invoked before it is sent
   create-topic, delete-topic, describe-topic, list-topics
                 topic; details: the answer
   observe       details: an observation, named by its key `what`; topic and partition if it is of
@@ -47,6 +53,10 @@ TRANSACTION: Final = "transaction"
 COMMIT: Final = "commit"
 ASSIGN: Final = "assign"
 REVOKE: Final = "revoke"
+JOIN: Final = "join"
+LEAVE: Final = "leave"
+DELIVER: Final = "deliver"
+ACKNOWLEDGE: Final = "acknowledge"
 CREATE_TOPIC: Final = "create-topic"
 DELETE_TOPIC: Final = "delete-topic"
 DESCRIBE_TOPIC: Final = "describe-topic"
@@ -67,14 +77,18 @@ OBSERVER = "observer"
 
 Type = Literal["invoke", "ok", "fail", "info"]
 Function = Literal[
-    "send", "poll", "transaction", "commit", "assign", "revoke", "create-topic", "delete-topic",
-    "describe-topic", "list-topics", "observe", "fault-begin", "fault-end",
+    "send", "poll", "transaction", "commit", "assign", "revoke", "join", "leave", "deliver",
+    "acknowledge", "create-topic", "delete-topic", "describe-topic", "list-topics", "observe",
+    "fault-begin", "fault-end",
 ]  # fmt: skip
 
 #: Functions whose outcome has an invocation: always if it is ok, else if it has a latency.
 _INVOKED = frozenset(
-    {SEND, TRANSACTION, COMMIT, CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC, LIST_TOPICS}
-)
+    {
+        SEND, TRANSACTION, COMMIT, ACKNOWLEDGE, CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC,
+        LIST_TOPICS,
+    }
+)  # fmt: skip
 
 #: Events younger than this may be lost if the process is killed.
 _FLUSH_INTERVAL_NS = 1_000_000_000
@@ -132,7 +146,33 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", gc=Fals
     offset: int
 
 
-Operation = Send | Poll | Commit
+class Delivery(msgspec.Struct, frozen=True, array_like=True, tag="delivery", gc=False):
+    """Records of one partition that a member of a share group got in one poll. counts[i] is the
+    delivery count that came with offsets[i]; 0 if the client does not show it."""
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+class Acknowledgement(
+    msgspec.Struct, frozen=True, array_like=True, tag="acknowledgement", gc=False
+):
+    """The answer of a member of a share group to records of one partition: types[i] is ACCEPT,
+    RELEASE or REJECT of offsets[i]."""
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+    types: tuple[str, ...]
+
+
+ACCEPT: Final = "accept"
+RELEASE: Final = "release"
+REJECT: Final = "reject"
+
+Operation = Send | Poll | Commit | Delivery | Acknowledgement
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -295,8 +335,7 @@ def read_history(path: str) -> Iterator[Event]:
             try:
                 event = decode(line)
                 for op in event.ops:
-                    if isinstance(op, Poll) and len(op.offsets) != len(op.values):
-                        raise ValueError("values and offsets of a poll must be as many")
+                    _check_lengths(op)
             except ValueError as error:
                 reason = f"line {number} is no history event: {error}"
                 raise CorruptData(path, position, reason) from error
@@ -305,6 +344,16 @@ def read_history(path: str) -> Iterator[Event]:
                 raise CorruptData(path, position, reason)
             position += len(line)
             yield event
+
+
+def _check_lengths(op: Operation) -> None:
+    """Raise ValueError if the columns of an operation have different lengths."""
+    if isinstance(op, Poll) and len(op.offsets) != len(op.values):
+        raise ValueError("values and offsets of a poll must be as many")
+    if isinstance(op, Delivery) and len(op.offsets) != len(op.counts):
+        raise ValueError("counts and offsets of a delivery must be as many")
+    if isinstance(op, Acknowledgement) and len(op.offsets) != len(op.types):
+        raise ValueError("types and offsets of an acknowledgement must be as many")
 
 
 class _Order:

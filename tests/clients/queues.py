@@ -1,7 +1,7 @@
 """The program of small stories of share groups, and what Apache Kafka 4.4 printed.
 
-`python -m tests.clients.queues` runs it against Kafka's own jars and writes queues.txt anew, or only
-the lines of the stories that it is given.
+`python -m tests.clients.queues` runs it against Kafka's own jars and writes queues.txt anew, or
+only the lines of the stories that it is given.
 """
 
 from __future__ import annotations

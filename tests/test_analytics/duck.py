@@ -300,6 +300,28 @@ select system, version, fault, acknowledged,
   {_capped(95, "t", "(x.system, x.version, x.fault) = (g.system, g.version, g.fault)")},
   {_capped(99, "t", "(x.system, x.version, x.fault) = (g.system, g.version, g.fault)")}, max_ms
 from g""",
+    "share_deliveries": """
+with d as (
+  select h.run_id, h."group" as share_group, h.topic, h.partition, h."offset", h.index, h.time_ms,
+    coalesce((select arg_max(f.fault, f.fault_id) from faults f where f.run_id = h.run_id
+      and h.time_ms >= coalesce(f.struck_ms, f.begin_ms)
+      and (f.end_ms is null or h.time_ms < f.end_ms)), 'none') as fault,
+    (select min(a.time_ms) from history a where a.operation = 'acknowledge' and a.type = 'ok'
+      and a.acknowledgement = 'accept' and (a.run_id, a."group", a.topic, a.partition, a."offset")
+        = (h.run_id, h."group", h.topic, h.partition, h."offset")) as accepted_ms
+  from history h where h.operation = 'deliver' and h.type = 'ok'
+), n as (
+  select *, row_number() over (partition by run_id, share_group, topic, partition, "offset"
+      order by time_ms, index) as number,
+    count(*) over (partition by run_id, share_group, topic, partition, "offset") as deliveries
+  from d
+), r as (select *, case when number = 1 then accepted_ms - time_ms end as accept_ms from n)
+select run_id, share_group, topic, fault, count(*) filter (number = 1) as records,
+  count(*) filter (number > 1) as redeliveries,
+  max(deliveries) filter (number = 1) as deliveries_max, count(accept_ms) as accepted,
+  quantile_disc(accept_ms, 0.5) as accept_p50_ms, quantile_disc(accept_ms, 0.99) as accept_p99_ms,
+  max(accept_ms) as accept_max_ms
+from r group by all""",
     "isr_churn": """
 with b as (
   select *, lag(isr) over w as was, lag(leader) over w as led from milestones

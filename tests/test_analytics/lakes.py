@@ -92,9 +92,34 @@ def _history(rng: random.Random) -> list[Row]:
             "f": "poll", "operation": "poll", "process": "c", "type": "ok", "topic": "orders",
             "partition": 0, "value": number, "offset": number, "time_ms": 10.0 * number,
         })  # fmt: skip
+    # A generator of its own: the other tables stay as they are without this one.
+    rows += _share_group(random.Random(len(rows)), max(row["time_ms"] for row in rows))
     rows.sort(key=lambda row: row["time_ms"])
     for index, row in enumerate(rows):
         row.update(index=index, wall_ms=WALL_MS + int(row["time_ms"]))
+    return rows
+
+
+def _share_group(rng: random.Random, end_ms: float) -> list[Row]:
+    """Records that members get up to five times, and mostly accept in the end."""
+    rows: list[Row] = []
+    for offset in range(300):
+        base = {"process": "s", "topic": "orders", "partition": offset % 2, "offset": offset,
+                "group": "workers"}  # fmt: skip
+        now_ms = rng.uniform(0, end_ms * 0.9)
+        for count in range(1, rng.choice([1, 1, 1, 2, 3, 5]) + 1):
+            now_ms = min(now_ms + rng.uniform(1, 400), end_ms)
+            rows.append({
+                **base, "f": "deliver", "operation": "deliver", "type": "ok",
+                "time_ms": round(now_ms, 3), "delivery_count": count,
+            })  # fmt: skip
+            kind = rng.choice(["accept", "accept", "release", "reject"])
+            given = {**base, "f": "acknowledge", "operation": "acknowledge",
+                     "acknowledgement": kind}  # fmt: skip
+            rows.append({**given, "type": "invoke", "time_ms": round(now_ms, 3)})
+            now_ms = min(now_ms + rng.uniform(0.5, 40), end_ms)
+            outcome = rng.choice(["ok", "ok", "ok", "info"])
+            rows.append({**given, "type": outcome, "time_ms": round(now_ms, 3)})
     return rows
 
 

@@ -95,6 +95,10 @@ def test_the_generated_runs_show_every_case(done):
     assert {row["is_over"] for row in rows_of(output, "silences")} == {True, False}
     assert {row["has_majority"] for row in rows_of(output, "what_if")} == {True, False}
     assert any(row["cause"] == "no fault" for row in rows_of(output, "fencing_causes"))
+    shared = rows_of(output, "share_deliveries")
+    assert any(row["fault"] == "none" for row in shared)
+    assert any(row["fault"] != "none" and row["redeliveries"] for row in shared)
+    assert any(0 < row["accepted"] < row["records"] for row in shared)
     assert any(row["fault"] == "none" for row in rows_of(output, "latency_by_fault"))
 
 

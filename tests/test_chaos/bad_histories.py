@@ -249,6 +249,62 @@ def commit_moved_back() -> HistoryBuilder:
     return history
 
 
+def _shared() -> HistoryBuilder:
+    """Two members of a share group, and a partition whose leader stays."""
+    history = HistoryBuilder()
+    history.final(0, [])
+    history.led(0)
+    history.joined("shared-1")
+    history.joined("shared-2")
+    return history
+
+
+def accepted_again() -> HistoryBuilder:
+    """`shared-1` accepts offset 0; `shared-2` gets it afterwards, and its release is confirmed."""
+    history = _shared()
+    history.delivered("shared-1", 0, 0)
+    history.acknowledged("shared-1", 0, 0)
+    history.delivered("shared-2", 0, 0, 2)
+    history.acknowledged("shared-2", 0, 0, "release")
+    return history
+
+
+def rejected_delivered() -> HistoryBuilder:
+    """`shared-1` rejects offset 0; `shared-3` joins afterwards and gets it."""
+    history = _shared()
+    history.delivered("shared-1", 0, 0)
+    history.acknowledged("shared-1", 0, 0, "reject")
+    history.joined("shared-3")
+    history.delivered("shared-3", 0, 0, 2)
+    return history
+
+
+def never_delivered() -> HistoryBuilder:
+    """Offsets 0 and 1 are acknowledged; a drained share group got offset 0 alone."""
+    history = _shared()
+    for value in range(2):
+        history.written(0, value, value)
+    history.final(0, [(0, 0), (1, 1)])
+    history.delivered("shared-1", 0, 0)
+    history.drained()
+    return history
+
+
+def too_many_deliveries() -> HistoryBuilder:
+    """Offset 0 is delivered with the delivery count 6; the share group's limit is 5."""
+    history = _shared()
+    history.delivered("shared-1", 0, 0, 6)
+    return history
+
+
+def held_by_two() -> HistoryBuilder:
+    """`shared-1` gets offset 0; `shared-2` gets it too before `shared-1` has answered."""
+    history = _shared()
+    history.delivered("shared-1", 0, 0)
+    history.delivered("shared-2", 0, 0, 2)
+    return history
+
+
 def two_leaders() -> HistoryBuilder:
     """Controllers name node 1 and node 3 as leader of epoch 2."""
     history = HistoryBuilder()
@@ -306,6 +362,11 @@ BAD_HISTORIES: dict[str, Callable[[], HistoryBuilder]] = {
     "owned-twice": owned_twice,
     "commit-lost": commit_lost,
     "commit-moved-back": commit_moved_back,
+    "accepted-again": accepted_again,
+    "rejected-delivered": rejected_delivered,
+    "never-delivered": never_delivered,
+    "too-many-deliveries": too_many_deliveries,
+    "held-by-two": held_by_two,
     "two-leaders": two_leaders,
     "high-watermark-back": high_watermark_back,
     "topic-anomaly": topic_anomaly,

@@ -7,7 +7,16 @@ from typing import Any
 
 import msgspec
 
-from kvorum.chaos.history import HISTORY_VERSION, Commit, Event, Header, Poll, Send
+from kvorum.chaos.history import (
+    HISTORY_VERSION,
+    Acknowledgement,
+    Commit,
+    Delivery,
+    Event,
+    Header,
+    Poll,
+    Send,
+)
 
 TOPIC = "orders"
 
@@ -129,6 +138,41 @@ class HistoryBuilder:
         ops = (Poll(TOPIC, partition, offsets, values),)
         self.add(member, "ok", "poll", ops=ops, group="g")
 
+    def joined(self, member: str, group: str = "shared", **fields: Any) -> None:
+        """A member of a share group joins. Its group's locks last 15 s, and a record is delivered
+        five times at the most."""
+        limits = {"lock_duration_ms": 15_000, "delivery_count_limit": 5}
+        self.add(member, "ok", "join", group=group, details=limits, **fields)
+
+    def left(self, member: str, type: str = "ok", **fields: Any) -> None:
+        self.add(member, type, "leave", group="shared", **fields)
+
+    def delivered(
+        self, member: str, partition: int, offset: int, count: int = 1, **fields: Any
+    ) -> None:
+        """A member of a share group gets a record. count: its delivery count."""
+        ops = (Delivery(TOPIC, partition, (offset,), (count,)),)
+        self.add(member, "ok", "deliver", ops=ops, group="shared", **fields)
+
+    def acknowledged(
+        self, member: str, partition: int, offset: int, kind: str = "accept", type: str = "ok"
+    ) -> None:
+        """A member acknowledges a record. type: "invoke" for an acknowledgement without outcome."""
+        ops = (Acknowledgement(TOPIC, partition, (offset,), (kind,)),)
+        self.add(member, "invoke", "acknowledge", ops=ops, group="shared")
+        if type != "invoke":
+            self.add(member, type, "acknowledge", ops=ops, group="shared", latency_ms=1.0)
+
+    def drained(self, group: str = "shared") -> None:
+        """The share group got all that it can get of the topic."""
+        details = {"what": "drained", "group": group}
+        self.add("observer", "ok", "observe", topic=TOPIC, details=details)
+
+    def led(self, partition: int, epoch: int = 0, leader: int = 101) -> None:
+        """A broker names the leader of a partition."""
+        seen = {"leader": leader, "leader_epoch": epoch, "isr": [101], "replicas": [101]}
+        self.observed(partition=partition, what="partition", observer="broker-101", **seen)
+
     def asked(self, function: str, topic: str, type: str = "ok", **fields: Any) -> None:
         """A request of an administrator and its outcome."""
         self.add("topics-1", "invoke", function, topic=topic)
@@ -248,8 +292,8 @@ def pipelined(
 
 
 def full_history() -> HistoryBuilder:
-    """A good history with something for every check: transactions, a transactional copy, a group
-    and topic administration beside the records of `good_history`."""
+    """A good history with all that Jepsen's form has, and more: transactions, a transactional copy,
+    a group and topic administration beside the records of `good_history`."""
     history = good_history()
     history.transacted(sends=[(0, 20, 0), (0, 21, 1)], topic="bank", process="transactions-1")
     history.transacted(
@@ -282,4 +326,18 @@ def full_history() -> HistoryBuilder:
     history.asked("create-topic", "t")
     history.asked("describe-topic", "t", details={"exists": True})
     history.asked("delete-topic", "t")
+    return history
+
+
+def history_for_every_check() -> HistoryBuilder:
+    """`full_history`, and a share group that reads the records of `good_history`."""
+    history = full_history()
+    history.led(0)
+    history.joined("shared-1")
+    for partition in (0, 1):
+        for offset in range(10):
+            history.delivered("shared-1", partition, offset)
+            history.acknowledged("shared-1", partition, offset, "reject" if offset else "accept")
+    history.left("shared-1")
+    history.drained()
     return history

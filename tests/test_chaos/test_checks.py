@@ -14,7 +14,7 @@ from kvorum.chaos.checks.results import CheckResult
 from kvorum.chaos.history import Commit, Send
 
 from .bad_histories import ALSO_BROKEN, BAD_HISTORIES
-from .histories import TOPIC, HistoryBuilder, full_history, good_history
+from .histories import TOPIC, HistoryBuilder, good_history, history_for_every_check
 
 RULES = CheckRules(realtime_lag_max_ms=1000)
 
@@ -29,7 +29,7 @@ def broken(history: HistoryBuilder, rules: CheckRules | None = None) -> set[str]
 
 
 def test_good_history_breaks_nothing_and_every_check_examined_something():
-    results = run_checks_of(full_history().events, RULES)
+    results = run_checks_of(history_for_every_check().events, RULES)
     assert [result for result in results if result.count] == []
     assert [result.check for result in results if not result.examined] == []
 

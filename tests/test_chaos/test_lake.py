@@ -124,6 +124,26 @@ def test_a_commit_is_one_row_whatever_it_commits(tmp_path):
     assert (row["f"], row["operation"], row["group"], row["generation"]) == ("commit", None, "g", 3)
 
 
+def test_deliveries_and_acknowledgements_of_a_share_group_are_a_row_a_record(tmp_path):
+    history = HistoryBuilder()
+    history.joined("shared-1")
+    history.delivered("shared-1", 1, 7, 2)
+    history.delivered("shared-1", 1, 8, 0)
+    history.acknowledged("shared-1", 1, 7, "release")
+    (tmp_path / "run").mkdir()
+    write_run(tmp_path / "run", history)
+    lake = Lake(str(tmp_path / "lake"))
+    add(lake, str(tmp_path / "run"), wall_ms=NOW_MS)
+    columns = ("operation", "partition", "offset", "group", "delivery_count", "acknowledgement")
+    assert [tuple(row[name] for name in columns) for row in rows_of(lake, HISTORY)] == [
+        (None, None, None, "shared", None, None),
+        ("deliver", 1, 7, "shared", 2, None),
+        ("deliver", 1, 8, "shared", None, None),
+        ("acknowledge", 1, 7, "shared", None, "release"),
+        ("acknowledge", 1, 7, "shared", None, "release"),
+    ]
+
+
 def test_faults_milestones_and_voters_have_their_tables(tmp_path):
     lake = lake_of(tmp_path)
     (fault,) = rows_of(lake, FAULTS)

@@ -34,7 +34,9 @@ configuration:
   workloads:
     - transactional_copy: {}
     - group: {members: 2}
+    - share_group: {}
     - topics: {}
+  settings: {group.share.session.timeout.ms: 4000, group.share.heartbeat.interval.ms: 1000}
   warm_up_ms: 500
   cool_down_ms: 300
 steady-state-hypothesis:

@@ -25,6 +25,7 @@ from kvorum.chaos.checks.evidence import PartitionEvidence
 from kvorum.chaos.checks.gather import Fold, Gathered, Key
 from kvorum.chaos.checks.groups import GroupFold
 from kvorum.chaos.checks.results import Board, CheckResult, Finding
+from kvorum.chaos.checks.share_groups import ShareGroups
 from kvorum.chaos.history import Event, read_history
 
 __all__ = [
@@ -82,9 +83,9 @@ def run_checks_of(
     rules = rules or CheckRules()
     board = Board(CHECKS)
     leaders, groups = leadership.Leadership(board), GroupFold(board)
-    administration = topics.Topics(board)
+    administration, shares = topics.Topics(board), ShareGroups(board)
     folds: dict[str, list[Fold]] = {}
-    for fold in (leaders, groups, administration):
+    for fold in (leaders, groups, administration, shares):
         for function, take in fold.folds().items():
             folds.setdefault(function, []).append(take)
     gathered = Gathered(
@@ -95,21 +96,26 @@ def run_checks_of(
     )
     with gathered:
         gathered.read(events, folds)
-        _look_at_partitions(gathered, board, leaders, rules)
+        _look_at_partitions(gathered, board, leaders, shares, rules)
     administration.finish()
     return board.results()
 
 
 def _look_at_partitions(
-    gathered: Gathered, board: Board, leaders: leadership.Leadership, rules: CheckRules
+    gathered: Gathered,
+    board: Board,
+    leaders: leadership.Leadership,
+    shares: ShareGroups,
+    rules: CheckRules,
 ) -> None:
     lag, cycles = polls.RealtimeLag(rules.realtime_lag_max_ms), Cycles()
     atomicity = transactions.Atomicity()
     copied: list[Key] = []
+    collectors = (lag, cycles, atomicity, shares)
     for key in gathered.partitions():
-        if _look_at(PartitionEvidence(gathered, key), board, leaders, (lag, cycles, atomicity)):
+        if _look_at(PartitionEvidence(gathered, key), board, leaders, collectors):
             copied.append(key)
-    for collector in (lag, cycles, atomicity):
+    for collector in collectors:
         collector.finish(board)
     # The copy needs to know which transactions of unknown outcome committed, so it comes last.
     for key in copied:

@@ -28,6 +28,11 @@ G1C = "G1c"
 OWNED_TWICE = "owned-twice"
 COMMIT_LOST = "commit-lost"
 COMMIT_MOVED_BACK = "commit-moved-back"
+ACCEPTED_AGAIN = "accepted-again"
+REJECTED_DELIVERED = "rejected-delivered"
+NEVER_DELIVERED = "never-delivered"
+TOO_MANY_DELIVERIES = "too-many-deliveries"
+HELD_BY_TWO = "held-by-two"
 TWO_LEADERS = "two-leaders"
 HIGH_WATERMARK_BACK = "high-watermark-back"
 TOPIC_ANOMALY = "topic-anomaly"
@@ -117,6 +122,18 @@ CHECKS: tuple[Promise, ...] = (
     Promise(check=OWNED_TWICE, promise="a partition has one owner in a group"),
     Promise(check=COMMIT_LOST, promise="a group goes on at its committed offset, never below it"),
     Promise(check=COMMIT_MOVED_BACK, promise="a group's committed offsets only rise"),
+    Promise(check=ACCEPTED_AGAIN, promise="a share group gets no record again that it accepted"),
+    Promise(
+        check=REJECTED_DELIVERED, promise="a share group gets no record again that it rejected"
+    ),
+    Promise(
+        check=NEVER_DELIVERED, promise="every acknowledged record reaches a member of a share group"
+    ),
+    Promise(
+        check=TOO_MANY_DELIVERIES,
+        promise="a record is delivered no more often than the share group's limit",
+    ),
+    Promise(check=HELD_BY_TWO, promise="a record is held by one member of a share group"),
     Promise(check=TWO_LEADERS, promise="an epoch has one leader"),
     Promise(check=HIGH_WATERMARK_BACK, promise="what is committed stays committed"),
     Promise(

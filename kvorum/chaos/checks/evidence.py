@@ -61,6 +61,7 @@ class PartitionEvidence:
         self.polls = self._columns.polls.rows()
         self.written = self._columns.written.rows()
         self.committed = self._columns.committed.rows()
+        self.shared = self._columns.shared.rows()
 
     @property
     def acked_values(self) -> Ints:

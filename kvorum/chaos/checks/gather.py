@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from kvorum.chaos.checks.columns import Spool
 from kvorum.chaos.checks.results import whole
 from kvorum.chaos.history import (
+    ACCEPT,
+    ACKNOWLEDGE,
     ASSIGN,
+    DELIVER,
     FAIL,
     FINAL_READ,
     INFO,
@@ -17,10 +20,14 @@ from kvorum.chaos.history import (
     OBSERVE,
     OK,
     POLL,
+    REJECT,
+    RELEASE,
     REVOKE,
     SEND,
     TRANSACTION,
+    Acknowledgement,
     Commit,
+    Delivery,
     Event,
     Poll,
     Send,
@@ -38,6 +45,10 @@ _STATES = {OK: COMMITTED, INFO: UNKNOWN, FAIL: ABORTED}
 #: Marks of a poll: its records count for a committed transaction or a plain poll; a transaction's;
 #: the consumer continues after its records.
 IS_OK, IS_TRANSACTION, IS_POSITION = 1, 2, 4
+#: Kinds of a row of a share group: a member got a record, and it begins to acknowledge it.
+DELIVERED, ACKNOWLEDGING = 0, 1
+#: The other kinds: an acknowledgement that was confirmed, by its type.
+CONFIRMED = {ACCEPT: 2, RELEASE: 3, REJECT: 4}
 #: Events, and records polled, between two looks at the memory in use.
 _TRIM_EVERY = 1 << 14
 _TRIM_RECORDS = 1 << 19
@@ -67,11 +78,13 @@ class Columns:
     - polls: process, segment, event, invocation in microseconds, count of records, marks
     - committed, of transactions only: event, group, offset, state
     - keyed, of compacted topics only: value, key
+    - shared, of share groups only: kind, time and invocation in microseconds, process, group,
+      offset, delivery count (0 if it is not known, and of acknowledgements)
     """
 
     __slots__ = (
         "acked", "committed", "failed", "final_offsets", "final_values", "invoked", "keyed",
-        "polls", "read_offsets", "read_values", "written",
+        "polls", "read_offsets", "read_values", "shared", "written",
     )  # fmt: skip
 
     def __init__(self, spool: Spool) -> None:
@@ -86,6 +99,7 @@ class Columns:
         self.final_values = spool.column()
         self.committed = spool.column(4)
         self.keyed = spool.column(2)
+        self.shared = spool.column(7)
 
 
 class Gathered:
@@ -147,6 +161,8 @@ class Gathered:
                 self._transaction(event)
             elif f in (ASSIGN, REVOKE):
                 self._assign(event)
+            elif f in (DELIVER, ACKNOWLEDGE):
+                self._share(event)
             elif f == OBSERVE:
                 self._observe(event)
             for fold in folds.get(f, ()):
@@ -245,6 +261,26 @@ class Gathered:
                 columns.committed.extend(
                     (event.index, self._group_number(event.group or ""), op.offset, state)
                 )
+
+    def _share(self, event: Event) -> None:
+        """Records that a member of a share group got or acknowledges. Outcomes other than ok prove
+        nothing, and are left out."""
+        process, group = self._number(event.process), self._group_number(event.group or "")
+        times = (int(event.time_ms * 1000), int(event.invoked_ms * 1000))
+        for op in event.ops:
+            rows: Iterable[tuple[int, int, int]] = ()
+            if type(op) is Delivery and event.type == OK:
+                rows = ((DELIVERED, *row) for row in zip(op.offsets, op.counts, strict=True))
+            elif type(op) is Acknowledgement and event.type == INVOKE:
+                rows = ((ACKNOWLEDGING, offset, 0) for offset in op.offsets)
+            elif type(op) is Acknowledgement and event.type == OK:
+                pairs = zip(op.offsets, op.types, strict=True)
+                rows = ((CONFIRMED[kind], offset, 0) for offset, kind in pairs)
+            else:
+                continue
+            shared = self._of((op.topic, op.partition)).shared
+            for kind, offset, count in rows:
+                shared.extend((kind, *times, process, group, offset, count))
 
     def _group_number(self, group: str) -> int:
         number = self._group_numbers.get(group)

@@ -69,6 +69,29 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupPlan:
+    """A share group (KIP-932) that reads the append load's topic from its start. Members accept
+    most records, release and reject the others, leave, join, and are killed with records in hand.
+
+    released_percent, rejected_percent: of the records.
+    rejoin_ms: time after which one member ends and another one joins; 0 for never.
+    killed_percent: of the members that end; the others leave.
+    lock_duration_ms: the group's share.record.lock.duration.ms.
+    delivery_count_limit: the group's share.delivery.count.limit.
+    """
+
+    group: str = "workers"
+    members: int = _bounds(3, 1, 20)
+    records_per_poll: int = _bounds(50, 1, 2_000)
+    released_percent: int = _bounds(5, 0, 100)
+    rejected_percent: int = _bounds(2, 0, 100)
+    rejoin_ms: int = _bounds(1_000, 0, 600_000)
+    killed_percent: int = _bounds(25, 0, 100)
+    lock_duration_ms: int = _bounds(15_000, 15_000, 60_000)
+    delivery_count_limit: int = _bounds(5, 2, 10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsPlan:
     """Administrators who create and delete topics of a few names, several at once. prefix: of the
     topics' names."""
@@ -79,7 +102,9 @@ class TopicsPlan:
     operations_per_second: int = _bounds(6, 1, 100)
 
 
-WorkloadKind = KeyedPlan | TransactionalCopyPlan | TransactionsPlan | GroupPlan | TopicsPlan
+WorkloadKind = (
+    KeyedPlan | TransactionalCopyPlan | TransactionsPlan | GroupPlan | ShareGroupPlan | TopicsPlan
+)
 
 #: Kind of workload, as an experiment writes it -> its arguments.
 WORKLOADS: Mapping[str, type[WorkloadKind]] = {
@@ -87,6 +112,7 @@ WORKLOADS: Mapping[str, type[WorkloadKind]] = {
     "transactional_copy": TransactionalCopyPlan,
     "transactions": TransactionsPlan,
     "group": GroupPlan,
+    "share_group": ShareGroupPlan,
     "topics": TopicsPlan,
 }
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kvorum.chaos.history import (
+    ACKNOWLEDGE,
     COMMIT,
+    DELIVER,
     FAULT_BEGIN,
     FAULT_END,
     HISTORY_FILE,
@@ -19,6 +21,8 @@ from kvorum.chaos.history import (
     POLL,
     SEND,
     TRANSACTION,
+    Acknowledgement,
+    Delivery,
     Event,
     Header,
     Poll,
@@ -95,7 +99,7 @@ def write_run(addition: Addition, folder: Path) -> str:
 
 
 def history_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
-    """The rows of one event: one, or one for each record of its sends and polls."""
+    """The rows of one event: one, or one for each of its records."""
     head = (
         event.index,
         event.time_ms,
@@ -105,17 +109,26 @@ def history_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:
         event.f,
     )
     tail = (event.latency_ms, event.transaction, event.group, event.generation, event.error)
+    plain = (*tail, None, None)
     if not event.ops or event.f in (TRANSACTION, COMMIT):
-        yield (*head, None, event.topic, event.partition, None, None, *tail)
+        yield (*head, None, event.topic, event.partition, None, None, *plain)
     if event.f == COMMIT:
         return
     for op in event.ops:
         if isinstance(op, Send):
             offset = op.offset if op.offset >= 0 else None
-            yield (*head, SEND, op.topic, op.partition, op.value, offset, *tail)
+            yield (*head, SEND, op.topic, op.partition, op.value, offset, *plain)
         elif isinstance(op, Poll):
             for value, offset in op.records():
-                yield (*head, POLL, op.topic, op.partition, value, offset, *tail)
+                yield (*head, POLL, op.topic, op.partition, value, offset, *plain)
+        elif isinstance(op, Delivery):
+            for offset, count in zip(op.offsets, op.counts, strict=True):
+                where = (DELIVER, op.topic, op.partition, None, offset)
+                yield (*head, *where, *tail, count or None, None)
+        elif isinstance(op, Acknowledgement):
+            for offset, kind in zip(op.offsets, op.types, strict=True):
+                where = (ACKNOWLEDGE, op.topic, op.partition, None, offset)
+                yield (*head, *where, *tail, None, kind)
 
 
 def voter_rows(event: Event, wall_start_ms: int) -> Iterator[Row]:

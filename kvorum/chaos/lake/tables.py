@@ -75,7 +75,7 @@ RUNS = Table(
 )
 HISTORY = Table(
     "history",
-    "an event of a run's history; one with sends or polls has a row for each record",
+    "an event of a run's history; one about records has a row for each record",
     (
         Column("index", "int64", "number of the event in the run", is_required=True),
         _time("of the event", is_required=True),
@@ -83,7 +83,9 @@ HISTORY = Table(
         Column("process", "string", "client that acted", is_required=True),
         Column("type", "string", "invoke, ok, fail (no effect), info (unknown)", is_required=True),
         Column("f", "string", "function: send, poll, transaction, commit, ...", is_required=True),
-        Column("operation", "string", "send or poll, of a row that is a record's"),
+        Column(
+            "operation", "string", "send, poll, deliver or acknowledge, of a row that is a record's"
+        ),
         Column("topic", "string", "topic of the record or of the event"),
         Column("partition", "int32", "partition of the record; -1 if not known"),
         Column("value", "int64", "of the record, unique in its partition"),
@@ -93,6 +95,8 @@ HISTORY = Table(
         Column("group", "string", "group id"),
         Column("generation", "int32", "of the group"),
         Column("error", "string", "Kafka's error name and text"),
+        Column("delivery_count", "int32", "of a delivery to a member of a share group", "records"),
+        Column("acknowledgement", "string", "of a share group's member: accept, release, reject"),
     ),
 )
 FAULTS = Table(

@@ -11,7 +11,12 @@ from kvorum.chaos.live.host.processes import wait_until
 from kvorum.chaos.workloads.clients import open_admin
 from kvorum.chaos.workloads.consume import ConsumeLoad, end_offsets, final_read
 from kvorum.chaos.workloads.create_topics import CreateTopicsLoad
-from kvorum.chaos.workloads.open import TopicNeed, open_workloads, topics_of
+from kvorum.chaos.workloads.open import (
+    TopicNeed,
+    configure_groups,
+    open_workloads,
+    topics_of,
+)
 from kvorum.chaos.workloads.produce import ProduceLoad
 from kvorum.runtime.errors import KvorumError
 
@@ -91,7 +96,8 @@ class Loads:
         return tuple(need.name for need in needs if need.config.get("cleanup.policy") == "compact")
 
     def create_topics(self) -> None:
-        """Create the topics of all loads. Raises KvorumError if one cannot be created."""
+        """Create the topics of all loads, and set the configs of their groups. Raises KvorumError
+        if one cannot be created."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
@@ -112,6 +118,7 @@ class Loads:
                 answer.result()
             except KafkaException as error:
                 raise KvorumError(f"topic {name} cannot be created: {error}") from error
+        configure_groups(self._configuration, admin)
 
     def start(self) -> None:
         self._is_started = True
@@ -164,7 +171,7 @@ class Loads:
         if self._creations is not None:
             self._creations.stop()
         for worker in self._workers:
-            worker.ask_to_stop()
+            worker.abandon()
         self.stop_consumer()
         for worker in self._workers:
             worker.stop(timeout_s=_THREAD_TIMEOUT_MS / 1000)

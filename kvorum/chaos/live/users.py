@@ -27,7 +27,7 @@ describe it; other users get TOPIC_AUTHORIZATION_FAILED."""
 
 _LOAD_RIGHTS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("TOPIC", "*", ("READ", "WRITE", "DESCRIBE", "CREATE", "DELETE", "DESCRIBE_CONFIGS")),
-    ("GROUP", "*", ("READ", "DESCRIBE", "DELETE")),
+    ("GROUP", "*", ("READ", "DESCRIBE", "DELETE", "DESCRIBE_CONFIGS")),
     ("TRANSACTIONAL_ID", "*", ("WRITE", "DESCRIBE")),
     ("BROKER", "kafka-cluster", ("IDEMPOTENT_WRITE",)),
 )

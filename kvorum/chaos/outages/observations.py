@@ -14,6 +14,7 @@ An observation is an event `observe`. Its details name the kind as `what`. In th
   watermark   high_watermark of the event's partition, as a consumer saw it
   group       group, state and members: the [topic, partition] pairs of each member, as the group's
               coordinator describes them
+  drained     group: this share group got all that it can get of the event's topic
   final-read  start_offset, next_offset and end_offset of the read after healing
 
 A leader, leader id, epoch or high watermark that is not known is -1.

@@ -9,8 +9,8 @@ Differences from a history of version 2:
 - Keys are numbers; a comment names the topic and partition of each before its first use.
 - Polls and assignments are written when they end; their invocation comes directly before.
 - An `:assign` names all partitions that a member owns from then on, after a revoke too.
-- Offsets are committed by polls and transactions implicitly; commits, observations and topic
-  administration have no operation there and are left out.
+- Offsets are committed by polls and transactions implicitly; commits, share groups, observations
+  and topic administration have no operation there and are left out.
 """
 
 from __future__ import annotations

@@ -10,6 +10,15 @@ from kvorum.client.librdkafka import QUICK
 
 _QUICK: Mapping[str, Any] = {**QUICK, "socket.timeout.ms": 5_000, "log_level": 2}
 
+QUICK_SHARE: Mapping[str, Any] = {
+    **QUICK,
+    "socket.timeout.ms": 20_000,
+    "fetch.wait.max.ms": 100,
+    "log_level": 2,
+}
+"""Of a member of a share group. Its time-out is longer: a member that closes a slow connection
+gives up the records that it holds, and nothing in the history would tell."""
+
 
 def open_producer(bootstrap: str, settings: Mapping[str, Any]) -> Any:
     """An idempotent acks=all producer. settings: librdkafka's, over the shared ones."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvorum.chaos.experiment_file.experiment import Configuration
 from kvorum.chaos.experiment_file.workloads import (
     GroupPlan,
     KeyedPlan,
+    ShareGroupPlan,
     TopicsPlan,
     TransactionalCopyPlan,
     TransactionsPlan,
@@ -20,6 +22,8 @@ from kvorum.chaos.history import HistoryWriter
 from kvorum.chaos.workloads import keyed
 from kvorum.chaos.workloads.groups import GroupMember, GroupWatch
 from kvorum.chaos.workloads.keyed import KeyedLoad
+from kvorum.chaos.workloads.share_drain import ShareDrain
+from kvorum.chaos.workloads.share_groups import Progress, ShareMember, configure_group
 from kvorum.chaos.workloads.topics import TopicsLoad
 from kvorum.chaos.workloads.transactions import TransactionalCopier, TransactionsClient
 from kvorum.chaos.workloads.worker import LoadThread
@@ -50,9 +54,17 @@ def topics_of(configuration: Configuration) -> list[TopicNeed]:
                 found.append(TopicNeed(name=plan.topic, partitions=configuration.topic.partitions))
             case TransactionsPlan():
                 found.append(TopicNeed(name=plan.topic, partitions=plan.partitions))
-            case GroupPlan() | TopicsPlan():
+            case GroupPlan() | ShareGroupPlan() | TopicsPlan():
                 pass
     return found
+
+
+def configure_groups(configuration: Configuration, admin: Any) -> None:
+    """Set the configs of the groups that need some, before their members join. admin: an
+    administrator's client. Raises KvorumError."""
+    for plan in configuration.workloads:
+        if isinstance(plan, ShareGroupPlan):
+            configure_group(admin, plan)
 
 
 def open_workloads(
@@ -108,6 +120,8 @@ def _open(
                 for number in range(1, plan.members + 1)
             ]
             return [*members, GroupWatch(bootstrap=bootstrap, plan=plan, history=history)]
+        case ShareGroupPlan():
+            return _share_group(plan, configuration, bootstrap, history, rng)
         case TopicsPlan():
             return [
                 TopicsLoad(
@@ -120,3 +134,34 @@ def _open(
                 )
                 for number in range(1, plan.clients + 1)
             ]
+
+
+def _share_group(
+    plan: ShareGroupPlan,
+    configuration: Configuration,
+    bootstrap: str,
+    history: HistoryWriter,
+    rng: Callable[[int], random.Random],
+) -> Sequence[LoadThread]:
+    progress = Progress()
+    members = [
+        ShareMember(
+            bootstrap=bootstrap,
+            plan=plan,
+            topic=configuration.topic.name,
+            number=number,
+            history=history,
+            progress=progress,
+            rng=rng(number),
+        )
+        for number in range(1, plan.members + 1)
+    ]
+    drain = ShareDrain(
+        bootstrap=bootstrap,
+        plan=plan,
+        topic=configuration.topic.name,
+        partitions=configuration.topic.partitions,
+        history=history,
+        progress=progress,
+    )
+    return [*members, drain]

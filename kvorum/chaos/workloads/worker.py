@@ -32,6 +32,10 @@ class LoadThread:
         """Return at once; the loop ends soon."""
         self._stop_wanted.set()
 
+    def abandon(self) -> None:
+        """As ask_to_stop, in a run that is broken off: what is left to do is left."""
+        self.ask_to_stop()
+
     def stop(self, *, timeout_s: float) -> None:
         """Ask the loop to end, and wait. A loop that does not end in time is a failure."""
         self.ask_to_stop()

@@ -247,6 +247,8 @@ class KafkaSystem(OwnCluster):
         """Run kafka-storage once; the other nodes get the same files under their own ids.
 
         With a voter set that can change, only the first voters have the checkpoint that names it.
+        With one that cannot, every node has the checkpoint, which names the feature levels: whoever
+        leads first writes them.
         """
         first, *others = self._nodes
         voters = self._nodes[: self._shape.voters]
@@ -265,7 +267,7 @@ class KafkaSystem(OwnCluster):
             shutil.rmtree(self._folder(node) / "data", ignore_errors=True)
             if node in voters:
                 self._copy_format(node, directory_id=ids[node.name])
-        for checkpoint in (template / _METADATA_FOLDER).glob("*.checkpoint"):
+        for checkpoint in (template / _METADATA_FOLDER).glob("*.checkpoint") if voters else ():
             checkpoint.unlink()
         for node in others:
             if node not in voters:
