@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from kio.schema.errors import ErrorCode as KioError
 
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.partition.core.partition import Partition
+from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.image import PartitionImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
@@ -342,3 +345,27 @@ def test_nothing_is_said_of_a_replica_that_is_closed(harness: Harness) -> None:
 
     harness.call(end)
     assert (told_of, replica.core.is_abandoned) == ([], False)
+
+
+def test_a_check_that_is_overdue_is_made_at_once_and_an_early_one_waits() -> None:
+    now = [0]
+    seen: list[int] = []
+
+    def replicas() -> list[Replica]:
+        seen.append(now[0])
+        return []
+
+    async def live() -> None:
+        config = BrokerConfig(broker_session_timeout_ms=1_000)
+        isolation = Isolation(replicas, lambda: now[0], config, lambda replica: None)
+        isolation.on_controller_answer(is_fenced=False)
+        isolation.check_if_due()
+        assert seen == []
+        # The process was stopped for a while, and no timer has run yet.
+        now[0] = 5_000
+        isolation.check_if_due()
+        isolation.check_if_due()
+        assert seen == [5_000]
+        isolation.stop()
+
+    asyncio.run(live())

@@ -142,6 +142,16 @@ def test_a_connection_that_ends_gives_records_back(client, harness, group_id, to
     assert member.take() == [(0, 3, 2)]
 
 
+def test_a_leader_that_may_have_been_replaced_gives_no_records(client, harness, topic, member):
+    produce(client, topic, 4)
+    member.take()
+    core = harness.cluster.replica(1, topic).core
+    harness.call(lambda: setattr(core, "is_abandoned", True))
+    row = row_of(member.acknowledge([(0, 3, 2)]))
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    harness.call(lambda: setattr(core, "is_abandoned", False))
+
+
 def test_a_fetch_waits_for_records(client, harness, group_id, topic, member):
     assert acquired(member.fetch()) == []
     other = RawClient(harness.cluster.brokers[1].port)

@@ -62,6 +62,7 @@ class Isolation:
         self._unfenced_ms = 0
         """When a controller last answered that this broker is not fenced."""
         self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
         self._abandoned: dict[Replica, None] = {}
         self._base: ClusterImage | None = None
         self._shown = EMPTY_IMAGE
@@ -84,7 +85,15 @@ class Isolation:
         if self._timer is not None:
             self._timer.cancel()
 
+    def check_if_due(self) -> None:
+        """Check the followers now if that is overdue: a process that was stopped for a while may
+        get a request before its timers."""
+        if self._timer is not None and self._now_ms() >= self._due_ms:
+            self._timer.cancel()
+            self._check()
+
     def _arm(self, wait_ms: int) -> None:
+        self._due_ms = self._now_ms() + wait_ms
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._check)
 
     def _check(self) -> None:

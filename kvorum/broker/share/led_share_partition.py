@@ -133,6 +133,9 @@ class LedSharePartition(Watcher):
             replica is not None
             and replica.core.is_leader
             and replica.core.leader_epoch == self.leader_epoch
+            # Bad sequence: 1. Broker A is stopped with records in flight. 2. Broker B leads, and
+            # members accept them there. 3. A goes on, and gives them to a member once more.
+            and not replica.core.is_abandoned
             and not replica.is_closed
             and not replica.is_offline
         )
@@ -154,7 +157,7 @@ class LedSharePartition(Watcher):
         if self.failure is not None:
             return
         if not isinstance(found, ShareState):
-            self.end(found)
+            self.end(_error_of_state(found))
             return
         problem = batches_problem(found.batches)
         if problem is not None:
@@ -407,7 +410,7 @@ class LedSharePartition(Watcher):
                 return
             if answer != ErrorCode.NONE:
                 _log.info("share-partition %s is read anew: its write got %s", self.key, answer)
-                self.end(_error_of_write(answer))
+                self.end(_error_of_state(answer))
                 return
             while self._acknowledged and self._acknowledged[0][0] <= write.revision:
                 self._acknowledged.popleft()[1](ErrorCode.NONE)
@@ -453,12 +456,13 @@ class LedSharePartition(Watcher):
         self._retire_if_written()
 
 
-def _error_of_write(answer: ErrorCode | Rejected) -> ErrorCode:
-    """The error that members get if the share coordinator refuses a write."""
+def _error_of_state(answer: ErrorCode | Rejected) -> ErrorCode | Rejected:
+    """The error that members get if the share coordinator refuses a read or a write: if it knows a
+    newer leader, they look for that one."""
     code = answer.code if isinstance(answer, Rejected) else answer
     if code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code
+    return answer
 
 
 READ_FAILURES = (OSError, CorruptData, OffsetOutOfRange, BatchError)

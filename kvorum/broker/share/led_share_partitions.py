@@ -27,6 +27,7 @@ class LedSharePartitions:
         dead_letters: DeadLetterWriter,
     ) -> None:
         self._registry = replicas.registry
+        self._isolation = replicas.isolation
         self._led: dict[ShareKey, LedSharePartition] = {}
         self._tasks = TaskGroup(report_failure)
         self.parts = ShareParts(
@@ -53,6 +54,7 @@ class LedSharePartitions:
     def find(self, group_id: str, where: SharePartitionId) -> LedSharePartition | ErrorCode:
         """The share-partition, if a member has fetched it from this broker: otherwise no record of
         it is acquired."""
+        self._isolation.check_if_due()
         led = self._led.get(ShareKey(group_id, *where))
         if led is not None and led.is_led:
             return led
@@ -61,6 +63,7 @@ class LedSharePartitions:
 
     def lead(self, group_id: str, where: SharePartitionId) -> LedSharePartition | ErrorCode:
         """The share-partition; it begins to load if this broker has not got it yet."""
+        self._isolation.check_if_due()
         key = ShareKey(group_id, *where)
         led = self._led.get(key)
         if led is not None and not led.is_led:

@@ -380,6 +380,13 @@ def broker_config(world: DataWorld) -> BrokerConfig:
         max_incremental_fetch_session_cache_slots=scenario.session_slots,
         unclean_leader_election_enable=scenario.is_unclean,
         fetch_max_bytes=scenario.fetch_bytes * 4,
+        group_share_record_lock_duration_ms=1_000,
+        share_coordinator_state_topic_num_partitions=2,
+        share_coordinator_state_topic_replication_factor=min(3, scenario.observers),
+        share_coordinator_state_topic_min_isr=min(2, scenario.observers),
+        share_coordinator_state_topic_prune_interval_ms=1_500,
+        share_coordinator_snapshot_update_records_per_snapshot=5,
+        share_coordinator_cold_partition_snapshot_interval_ms=1_000,
     )
 
 

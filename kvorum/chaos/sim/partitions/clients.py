@@ -11,6 +11,7 @@ from kvorum.chaos.sim.partitions.deleters import Deleter
 from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
 from kvorum.chaos.sim.partitions.producers import ACKS_ALL, SimProducer
 from kvorum.chaos.sim.partitions.recorder import Recorder
+from kvorum.chaos.sim.partitions.share_members import SimShareGroup, SimShareMember
 from kvorum.metadata.controller.core.controller import Request
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.requests.config_requests import (
@@ -35,6 +36,8 @@ from kvorum.metadata.requests.controller_requests import (
 MINIMUM = "min.insync.replicas"
 PARTITIONS_MAX = 3
 PRODUCERS_FROM_MS = 900
+MEMBERS = 2
+"""Of each share group."""
 
 
 class PartitionClients(Administrators):
@@ -45,6 +48,7 @@ class PartitionClients(Administrators):
         self._recorder = recorder
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
+        self.share_groups: list[SimShareGroup] = []
         self.request_of = self._request
         self._cluster = world
         self._changes = 0
@@ -86,9 +90,31 @@ class PartitionClients(Administrators):
             )
             self.consumers.append(consumer)
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), consumer.run)
+        self._begin_share_groups(places)
         if scenario.delete_interval_ms:
             deleter = Deleter(world, random.Random(rng.random()))
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), deleter.run)
+
+    def _begin_share_groups(self, places: list[tuple[str, int]]) -> None:
+        world = self._cluster
+        rng = world.generator("share-groups")
+        for number in range(world.scenario.share_groups):
+            topic, partition = places[number % len(places)]
+            group = SimShareGroup(
+                world,
+                self._recorder,
+                random.Random(rng.random()),
+                group_id=f"queue-{number}",
+                topic=topic,
+                partition_id=partition,
+            )
+            self.share_groups.append(group)
+            world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), group.run)
+            for member in range(MEMBERS):
+                one = SimShareMember(
+                    world, self._recorder, random.Random(rng.random()), group, member
+                )
+                world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), one.run)
 
     def on_healed(self) -> None:
         """Require one answer for each producer from now on."""
@@ -104,9 +130,11 @@ class PartitionClients(Administrators):
 
     @property
     def is_quiet(self) -> bool:
-        """True if no request is under way, and consumers have read everything."""
-        return all(producer.is_idle for producer in self.producers) and all(
-            self._has_read_all(consumer) for consumer in self.consumers
+        """True if no request is under way, and consumers and share groups have read everything."""
+        return (
+            all(producer.is_idle for producer in self.producers)
+            and all(self._has_read_all(consumer) for consumer in self.consumers)
+            and all(group.is_settled for group in self.share_groups)
         )
 
     def _has_read_all(self, consumer: SimConsumer) -> bool:

@@ -12,15 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvorum.broker.metadata_answers.topic_names import SHARE_STATE_TOPIC
 from kvorum.chaos.checks import CheckRules, run_checks_of
 from kvorum.chaos.history import (
+    ACKNOWLEDGE,
+    DELIVER,
     FINAL_READ,
     INVOKE,
+    JOIN,
+    LEAVE,
     OBSERVE,
     OBSERVER,
     OK,
     POLL,
     SEND,
+    Acknowledgement,
+    Delivery,
     Event,
     Function,
     Operation,
@@ -38,6 +45,8 @@ if TYPE_CHECKING:
     from kvorum.metadata.image.image import PartitionImage
 
 _READ_BYTES = 1 << 20
+DELIVERY_COUNT_LIMIT = 5
+"""Kafka's default, which the simulated brokers have."""
 #: Bits of a record's number within its batch, and of a batch's number within its producer.
 _RECORD_BITS, _BATCH_BITS = 16, 32
 
@@ -96,6 +105,34 @@ class Recorder:
         if poll.offsets:
             self._add(place, process, OK, POLL, (poll,))
 
+    # --- share groups ------------------------------------------------------------------------
+
+    def on_join(self, process: str, place: Place, group: str) -> None:
+        """A member of a share group begins a session."""
+        limits = {"lock_duration_ms": -1, "delivery_count_limit": DELIVERY_COUNT_LIMIT}
+        self._add(place, process, OK, JOIN, (), details=dict(limits), group=group)
+
+    def on_leave(self, process: str, place: Place, group: str) -> None:
+        """The session has ended."""
+        self._add(place, process, OK, LEAVE, (), group=group)
+
+    def on_delivered(self, process: str, group: str, place: Place, delivery: Delivery) -> None:
+        """A member was given records."""
+        self._add(place, process, OK, DELIVER, (delivery,), group=group)
+
+    def on_acknowledge(
+        self, process: str, group: str, place: Place, asked: Acknowledgement
+    ) -> None:
+        """A member is about to acknowledge records."""
+        self._add(place, process, INVOKE, ACKNOWLEDGE, (asked,), group=group)
+
+    def on_acknowledged_share(
+        self, process: str, group: str, place: Place, asked: Acknowledgement, asked_ms: int
+    ) -> None:
+        """Its acknowledgement of all these records was confirmed."""
+        latency_ms = float(self._world.timeline.now_ms - asked_ms)
+        self._add(place, process, OK, ACKNOWLEDGE, (asked,), latency_ms=latency_ms, group=group)
+
     def _add(
         self,
         place: Place,
@@ -106,6 +143,7 @@ class Recorder:
         *,
         latency_ms: float | None = None,
         details: dict[str, object] | None = None,
+        group: str | None = None,
     ) -> None:
         event = Event(
             index=self._count,
@@ -116,6 +154,7 @@ class Recorder:
             ops=ops,
             latency_ms=latency_ms,
             details=details,
+            group=group,
             topic=None if details is None else place.name,
             partition=None if details is None else 0,
         )
@@ -138,7 +177,14 @@ class Recorder:
             trimmed_topics=frozenset(place.name for place in judged) - compacted,
             retried_topics=frozenset(place.name for place in self._retried),
         )
-        events = (event for place in judged for event in self._events[place])
+        # A state that was lost may bring records again.
+        has_states = not self.has_lost_states
+        events = (
+            event
+            for place in judged
+            for event in self._events[place]
+            if event.group is None or has_states
+        )
         for result in run_checks_of(events, rules):
             check(
                 result.is_passed,
@@ -146,6 +192,15 @@ class Recorder:
                 f"{broken(result.count, result.promise)}: "
                 + "; ".join(f"{found.topic}: {found.message}" for found in result.findings),
             )
+
+    @property
+    def has_lost_states(self) -> bool:
+        """True if states of share groups were lost in an allowed way."""
+        return any(
+            history.cuts
+            for history in self._world.watch.histories.values()
+            if history.name.startswith(SHARE_STATE_TOPIC)
+        )
 
     def _partitions(self) -> Iterator[tuple[str, Place, PartitionImage]]:
         for topic in self._world.reference.newest.topics.values():

@@ -37,6 +37,7 @@ class PartitionScenario(ControllerScenario):
     - topic_retention_bytes: of the topics that are not compacted, -1: none. The metadata log's is
       retention_bytes.
     - directories: data directories of each broker.
+    - share_groups: their number; each has two members and one partition.
     - delete_interval_ms: DeleteRecords is sent after half to twice this time, 0: never.
     - lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in
       BrokerConfig.
@@ -65,6 +66,7 @@ class PartitionScenario(ControllerScenario):
     session_slots: int = 1_000
     directories: int = 1
     delete_interval_ms: int = 0
+    share_groups: int = 0
 
 
 def partition_scenario_of(seed: int) -> PartitionScenario:
@@ -121,4 +123,6 @@ def partition_scenario_of(seed: int) -> PartitionScenario:
         faults=schedule,
         directories=rng.choice((1, 1, 2)),
         delete_interval_ms=rng.choice((0, 400, 1_500)),
+        # Drawn apart, so that older seeds are as they were where they have none.
+        share_groups=random.Random(f"share-groups-{seed}").choice((0, 0, 1)),
     )

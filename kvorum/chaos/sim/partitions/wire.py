@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from kvorum.wire.kio_codec import encode_request, read_response
 from kvorum.wire.primitives import Reader, uvarint_bytes
 
 PRODUCE_VERSION = 13
@@ -53,6 +55,22 @@ def parse_produced(frame: bytes) -> Produced:
         frame, reader.skip(_ANSWER.size)
     )
     return Produced(correlation_id, error, base_offset, log_start_offset)
+
+
+def pack_request(
+    api_key: int, name: str, version: int, correlation_id: int, values: Mapping[str, Any]
+) -> bytes:
+    """A frame of any API, in a flexible version, by kio's schema."""
+    body = encode_request(name, version, values)
+    head_bytes = _HEAD.size - 4 + len(CLIENT_ID) + 1
+    head = _HEAD.pack(head_bytes + len(body), api_key, version, correlation_id, len(CLIENT_ID))
+    return bytes(head + CLIENT_ID + b"\x00" + body)
+
+
+def parse_answer(api_key: int, name: str, version: int, frame: bytes) -> tuple[int, Any]:
+    """The correlation id and the fields of an answer in a flexible version."""
+    answer = read_response(name, version, memoryview(frame)[5:])
+    return int.from_bytes(frame[:4], "big"), answer
 
 
 class Frames:
