@@ -235,6 +235,45 @@ def test_acknowledgements_that_are_refused(client, topic, member):
     assert row_of(member.acknowledge([(0, 3, 1)])).error_code == ErrorCode.INVALID_RECORD_STATE
 
 
+def test_twenty_thousand_ranges_are_refused_and_nobody_else_suffers(
+    client, harness, group_id, topic, member
+):
+    produce(client, topic, 4)
+    member.take()
+    row = row_of(member.acknowledge([(offset, offset, 1) for offset in range(20_000)]))
+    assert row.error_code == ErrorCode.INVALID_RECORD_STATE
+    assert row_of(member.acknowledge([(0, 3, 2)])).error_code == 0
+    other = RawClient(harness.cluster.brokers[1].port)
+    assert Member(other, group_id, "b", id_of(harness, topic)).take() == [(0, 3, 2)]
+    other.close()
+
+
+def test_a_request_of_too_many_ranges_costs_its_connection(
+    client, harness, group_id, topic, member
+):
+    produce(client, topic, 4)
+    member.take()
+    member.send_acknowledge([(offset, offset, 1) for offset in range(150_000)])
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.answer("share_acknowledge", 2)
+    other = RawClient(harness.cluster.brokers[1].port)
+    assert Member(other, group_id, "b", id_of(harness, topic)).take() == [(0, 3, 2)]
+    other.close()
+
+
+def test_members_on_one_connection_have_sessions_of_their_own(
+    client, harness, group_id, topic, member
+):
+    second = Member(client, group_id, "b", id_of(harness, topic))
+    for _ in range(2):
+        produce(client, topic, 3)
+    assert member.take(max_records=1) == [(0, 2, 1)]
+    assert second.take() == [(3, 5, 1)]
+    assert row_of(second.acknowledge([(0, 2, 1)])).error_code == ErrorCode.INVALID_RECORD_STATE
+    assert row_of(member.acknowledge([(0, 2, 1)])).error_code == 0
+    assert row_of(second.acknowledge([(3, 5, 1)])).error_code == 0
+
+
 def test_a_partition_named_twice_has_all_its_acknowledgements(client, topic, member):
     produce(client, topic, 4)
     member.take()
