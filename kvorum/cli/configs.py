@@ -19,7 +19,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 DEFAULT_NAME = "<default>"
 """Means the default entity in place of a name."""
 
-_RESOURCES = ("topic", "broker", "broker-logger")
+_RESOURCES = ("topic", "broker", "broker-logger", "group")
 _ENTITIES = (*_RESOURCES, "client", "user", "ip")
 _TYPES = {"client": "client-id"}
 
@@ -89,7 +89,9 @@ def describe(
             columns += ["type", "read_only"]
     else:
         if is_all:
-            raise click.UsageError("--all is for topics and brokers: quotas have no defaults")
+            raise click.UsageError(
+                "--all is for topics, brokers and groups: quotas have no defaults"
+            )
         found = _quota_entity(entities, names, is_default, may_lack_names=True)
         rows = _backend(options).describe_quotas(*found)
         columns = ["entity", "name", "value"]
@@ -133,8 +135,8 @@ def alter(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Change configs of a topic or a broker, quotas of clients, users and addresses, or the levels
-    of a broker's loggers until it ends."""
+    """Change configs of a topic, a broker or a group, quotas of clients, users and addresses, or
+    the levels of a broker's loggers until it ends."""
     changes: list[Change] = [("set", *_assignment(text)) for text in to_set]
     _refuse_passwords(changes)
     changes += [("set", *_from_file(text)) for text in to_set_from]
@@ -187,6 +189,11 @@ def _one_resource(
                 "topics have no default entity; set the broker property behind a topic's config "
                 "with --entity broker --default"
             )
+        if kind == "group":
+            raise click.UsageError(
+                "groups have no default entity; set the broker property `group.KEY`, or the one of "
+                "the same name, in the brokers' files"
+            )
         return kind, ""
     return kind, name
 
@@ -200,7 +207,9 @@ def _quota_entity(
 ) -> tuple[Entity, tuple[str, ...]]:
     """(the parts that have a name, the entity types for which any name matches)."""
     if any(entity in _RESOURCES for entity in entities):
-        raise click.UsageError("a topic or a broker cannot be combined with another entity")
+        raise click.UsageError(
+            "a topic, a broker or a group cannot be combined with another entity"
+        )
     if len(set(entities)) < len(entities):
         raise click.UsageError("each kind of --entity may be given once")
     if is_default:

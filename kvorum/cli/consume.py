@@ -76,8 +76,8 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
     zone) or milliseconds.
     """
     addresses = broker_addresses(options, "controllers have no records")
-    first, end = _range(options)
     _check_share_group(options)
+    first, end = _range(options)
     print_record = _formatter(options)
 
     from kvorum.cli.records.group_reading import GroupReading
@@ -101,7 +101,12 @@ def consume(topics: tuple[str, ...], **options: Any) -> None:
         from kvorum.cli.records.share_reading import ShareReading
 
         reading = ShareReading(
-            brokers, wanted.topics, client, options["share_group"], is_endless=options["follow"]
+            brokers,
+            wanted.topics,
+            client,
+            options["share_group"],
+            is_endless=options["follow"],
+            records_max=options["num"],
         )
     elif options["group"] is None:
         reading = PlainReading(brokers, wanted, client)
@@ -156,6 +161,8 @@ def _check_share_group(options: dict[str, Any]) -> None:
     for name in ("group", "partitions", "offsets", "isolation"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = {"partitions": "partition", "offsets": "offset"}.get(name, name)
+            if name == "group":
+                raise click.UsageError("a member has one group: give --group or --share-group")
             raise click.UsageError(
                 f"--{option} is not for --share-group: its configs share.auto.offset.reset and "
                 "share.isolation.level decide, for all members"

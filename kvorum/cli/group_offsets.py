@@ -44,6 +44,12 @@ _TOPIC_HELP = "A topic, or some of its partitions. Repeatable."
 @click.option(
     "--from-file", type=click.File("r", encoding="utf-8"), help="Lines of topic,partition,offset."
 )
+@click.option(
+    "--share",
+    "is_share",
+    is_flag=True,
+    help="NAME is a share group; it is made if there is no group of that name.",
+)
 @click.option("--execute", is_flag=True, help="Do it; else only show the new offsets.")
 @click.option("--export", is_flag=True, help="Print what --from-file reads; change nothing.")
 @cluster_options
@@ -51,13 +57,15 @@ def reset_offsets(
     name: str,
     topics: tuple[str, ...],
     all_topics: bool,
+    is_share: bool,
     execute: bool,
     export: bool,
     **options: Any,
 ) -> None:
     """Set the committed offsets of group NAME, of any type.
 
-    Those of a share group are where its share-partitions begin. Shows the plan, and carries it out
+    Those of a share group are where its share-partitions begin. A name without a group becomes one
+    of consumers, or with --share a share group. Shows the plan, and carries it out
     with --execute. A group with members is refused. An offset outside of a partition becomes its
     nearest end. A time without a zone is in UTC.
     """
@@ -71,7 +79,7 @@ def reset_offsets(
         raise click.UsageError("give --topic or --all-topics")
     scopes = _scopes(topics)
     position = _position(way, options)
-    brokers, group = _open(name, options)
+    brokers, group = _open(name, options, is_share=is_share)
     group.require_no_members()
     committed = group.committed()
     planned = _guarded(
@@ -277,13 +285,23 @@ def _guarded(plan: Callable[[], dict[Partition, int]]) -> dict[Partition, int]:
         raise CommandFailed(str(error)) from error
 
 
-def _open(name: str, options: dict[str, Any]) -> tuple[Brokers, GroupOffsets]:
+def _open(
+    name: str, options: dict[str, Any], *, is_share: bool = False
+) -> tuple[Brokers, GroupOffsets]:
+    """is_share: the group is a share group, or shall become one."""
     from kvorum.client.cluster.brokers import Brokers
-    from kvorum.client.groups.share_offsets import group_offsets
+    from kvorum.client.groups.group_offsets import NO_GROUP
+    from kvorum.client.groups.share_offsets import ShareOffsets, group_offsets
 
     if not name:
         raise click.UsageError("the group's name is empty")
     addresses = broker_addresses(options, "controllers know nothing of groups")
     brokers = Brokers(addresses, options["timeout"])
     click.get_current_context().call_on_close(brokers.close)
-    return brokers, group_offsets(brokers, name)
+    found = group_offsets(brokers, name)
+    if is_share and not isinstance(found, ShareOffsets):
+        state = found.state().state
+        if state != NO_GROUP:
+            raise CommandFailed(f"group {name} is {state}, and no share group: leave out --share")
+        found = ShareOffsets(brokers, name)
+    return brokers, found

@@ -26,9 +26,12 @@ _STATES = (
 )
 
 
+_TYPES = ("classic", "consumer", "share")
+
+
 @click.group()
 def groups() -> None:
-    """List, describe, delete consumer groups; reset or delete their offsets."""
+    """List, describe, delete groups, also share groups; reset or delete their offsets."""
 
 
 groups.add_command(reset_offsets)
@@ -44,10 +47,19 @@ groups.add_command(delete_offsets)
     type=click.Choice(_STATES, case_sensitive=False),
     help="Only groups in this state. Repeatable.",
 )
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    type=click.Choice(_TYPES, case_sensitive=False),
+    help="Only groups of this type. Repeatable.",
+)
 @cluster_options
-def list_groups(states: tuple[str, ...], **options: Any) -> None:
+def list_groups(states: tuple[str, ...], types: tuple[str, ...], **options: Any) -> None:
     """All groups of the cluster."""
     rows = _client(options).list_groups(list(states))
+    if types:
+        rows = [row for row in rows if row["type"] in types]
     show(options["output"], rows, ["group", "type", "protocol_type", "state"])
 
 

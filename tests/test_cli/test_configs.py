@@ -87,6 +87,25 @@ def test_a_topics_configs_are_set_described_and_deleted(via, topic):
     assert out.splitlines()[0].split() == ["ENTITY", "NAME", "VALUE", "SOURCE"]
 
 
+def test_groups_have_configs_before_they_have_members(via):
+    one = ("--entity", "group", "--name", f"workers-{via.name}")
+    key, name = f"group=workers-{via.name}", "share.auto.offset.reset"
+    assert json_of(via, "describe", *one) == []
+    json_of(via, "alter", *one, "--set", f"{name}=earliest")
+    eventually(
+        lambda: (
+            values(json_of(via, "describe", *one)).get((key, name)) == ("earliest", "GROUP_CONFIG")
+        ),
+        "the config is there",
+    )
+    assert (key, name) in values(json_of(via, "describe", "--entity", "group"))
+    code, _, err = via("alter", *one, "--set", f"{name}=never")
+    assert code != 0 and "must be earliest, latest or by_duration" in err
+    json_of(via, "alter", *one, "--delete", name)
+    code, _, err = via("describe", "--entity", "group", "--default")
+    assert code == 2 and "groups have no default entity" in err
+
+
 def test_brokers_and_their_default(via):
     own, shared = ("--entity", "broker", "--name", "101"), ("--entity", "broker", "--default")
     json_of(via, "alter", *own, "--set", "max.connections=400")

@@ -70,9 +70,45 @@ def test_records_that_are_printed_are_accepted_and_the_others_come_again(cluster
 
 
 @pytest.mark.parametrize(
-    "more", [("-g", "x"), ("-o", "3"), ("-p", "0"), ("--isolation", "read_committed")]
+    "more", [("-o", "end"), ("-o", "3"), ("-p", "0"), ("--isolation", "read_committed")]
 )
 def test_what_a_share_groups_configs_decide_is_no_option(cluster: Cluster, more: tuple[str, str]):
     done = cluster.cli("consume", "orders", "--share-group", "workers", *more)
     assert done.returncode == 2
     assert "is not for --share-group" in done.stderr
+
+
+def test_a_member_has_one_group(cluster: Cluster):
+    done = cluster.cli("consume", "orders", "--share-group", "workers", "-g", "x")
+    assert (done.returncode, "give --group or --share-group" in done.stderr) == (2, True)
+
+
+def test_a_share_group_may_be_told_its_start_before_it_has_members(cluster: Cluster):
+    Topics(cluster.bootstrap).create("early", replicas=1)
+    sent(cluster, "early", stdin=b"one\ntwo\n")
+    reset = ("groups", "reset-offsets", "later", "--topic", "early", "--to-earliest", "--execute")
+    assert "reset" in cluster.cli(*reset, "--share").stdout
+    assert printed(cluster, "early", "--share-group", "later") == [b"one", b"two"]
+    listed = cluster.cli_json("groups", "list", "--type", "share")
+    assert "later" in {row["group"] for row in listed}
+    assert "later" not in {
+        row["group"] for row in cluster.cli_json("groups", "list", "--type", "classic")
+    }
+    consumers = ("groups", "reset-offsets", "others", "--topic", "early", "--to-earliest")
+    assert "reset" in cluster.cli(*consumers, "--execute").stdout
+    refused = cluster.cli(*consumers, "--execute", "--share")
+    assert (refused.returncode, "no share group" in refused.stderr) == (1, True)
+
+
+def test_a_cluster_without_share_groups_says_how_to_switch_them_on(cluster: Cluster):
+    Topics(cluster.bootstrap).create("off", replicas=1)
+    assert cluster.cli("features", "downgrade", "--feature", "share.version=0").returncode == 0
+    try:
+        done = cluster.cli("consume", "off", "--share-group", "nobody")
+        assert (done.returncode, "features upgrade --feature share.version=2" in done.stderr) == (
+            1,
+            True,
+        )
+    finally:
+        on = cluster.cli("features", "upgrade", "--feature", "share.version=2")
+        assert on.returncode == 0

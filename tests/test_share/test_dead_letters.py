@@ -232,9 +232,27 @@ def test_a_topic_that_may_have_none_loses_them_with_a_warning(
         member.acknowledge([(0, 0, REJECT)])
         await_start(harness, group_id, 1)
     assert said in caplog.text
+    assert f"1 dead letters of {group_id}:" in caplog.text
     assert metrics.lost_dead_letters == lost + 1
     if configs is not None:
         assert letters_in(client, name) == []
+
+
+def test_records_that_a_compacted_topic_takes_are_not_lost_with_those_that_it_refuses(
+    client, other, harness, topic, group_id, member
+):
+    name = f"dlq.{next(_names)}"
+    make(harness, name, (2,), cleanup_policy="compact")
+    of_group(harness, group_id, name=name, copy="true")
+    metrics = harness.cluster.brokers[1].manager.metrics.share
+    lost = metrics.lost_dead_letters
+    rows = [(b"k", b"0"), (None, b"1"), (b"l", b"2")]
+    client.call("produce", 7, produce_values(topic, bytes(build_batch(rows, timestamp_ms=1_000))))
+    member.take()
+    member.acknowledge([(0, 2, REJECT)])
+    await_start(harness, group_id, 3)
+    assert [headers_of(letter)["offset"] for letter in letters_in(other, name)] == ["0", "2"]
+    assert metrics.lost_dead_letters == lost + 1
 
 
 def test_a_missing_topic_is_made_if_the_brokers_may(client, harness, topic, group_id, member):

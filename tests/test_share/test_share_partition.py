@@ -324,3 +324,32 @@ def test_records_that_are_rejected_and_delivered_too_often_have_dead_letters_apa
     acknowledge(part, "a", (0, 0, RELEASE), (1, 1, REJECT), limits=DEADLY)
     part.take_write()
     assert letters(part) == [(0, 0, 2, False), (1, 1, 2, True)]
+
+
+def test_a_dead_letter_of_a_record_that_is_deleted_meanwhile_stays_due():
+    part = SharePartition(0)
+    acquire(part, "a", (0, 9))
+    acknowledge(part, "a", (2, 2, REJECT), (3, 4, RELEASE), limits=DEADLY)
+    part.take_write()
+    assert part.on_log_start(6) is True
+    assert part.on_log_start(6) is False
+    part.take_write()
+    assert (part.start_offset, letters(part)) == (2, [(2, 2, 1, True)])
+    # What was held or available below the log's start is gone, and its holder may still say so.
+    assert acknowledge(part, "a", (0, 1, ACCEPT), (5, 9, ACCEPT), limits=DEADLY) is None
+    part.archive(2, 2)
+    assert (part.start_offset, part.end_offset) == (10, 10)
+
+
+def test_a_log_that_begins_above_all_records_in_flight_waits_for_their_dead_letters():
+    part = SharePartition(0)
+    acquire(part, "a", (0, 4))
+    acknowledge(part, "a", (0, 4, REJECT), limits=DEADLY)
+    part.take_write()
+    part.on_log_start(20)
+    assert (part.start_offset, part.end_offset) == (0, 20)
+    assert acquire(part, "b", (20, 24), limits=DEADLY) == [(20, 24, 1)]
+    part.take_write()
+    assert letters(part) == [(0, 4, 1, True)]
+    part.archive(0, 4)
+    assert part.start_offset == 20

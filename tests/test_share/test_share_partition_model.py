@@ -48,7 +48,7 @@ class Model(RuleBasedStateMachine):
         self.now_ms = 0
         self.part = SharePartition(0)
         self.records: dict[int, Record] = {}
-        self.start = self.end = 0
+        self.start = self.end = self.deleted = 0
         self.kept: dict[int, tuple[str, int]] = {}
         self.kept_start = 0
         self.log: list[FetchedBatch] = []
@@ -130,15 +130,20 @@ class Model(RuleBasedStateMachine):
         rows = [AcknowledgementBatch(first, last, tuple(kinds))]
         refused = self.part.acknowledge(member, rows, self.limits, self.now_ms)
         mine = [
-            o >= self.start
-            and o < self.end
-            and (self.records[o].state, self.records[o].member) == (HELD, member)
+            o < self.deleted
+            or (
+                o >= self.start
+                and o < self.end
+                and (self.records[o].state, self.records[o].member) == (HELD, member)
+            )
             for o in range(first, last + 1)
         ]
         assert (refused is None) == all(mine)
         if refused is not None:
             return
         for offset, kind in zip(range(first, last + 1), kinds, strict=True):
+            if offset < self.deleted:
+                continue
             record = self.records[offset]
             if kind == 4:
                 record.deadline_ms = self.now_ms + LOCK_MS
@@ -148,6 +153,21 @@ class Model(RuleBasedStateMachine):
                 record.give_up(self.limits)
             else:
                 record.state, record.member = (DONE if kind == 1 else OUT), ""
+        self._trim()
+
+    @rule(ahead=st.integers(0, 6))
+    def delete(self, ahead: int) -> None:
+        """Retention moves the log's start: what waits for its dead letter stays, the rest goes."""
+        moved = self.part.on_log_start(self.start + ahead)
+        assert moved == (self.start + ahead > max(self.start, self.deleted))
+        if not moved:
+            return
+        self.deleted = self.start + ahead
+        for offset in range(self.start, self.deleted):
+            record = self.records.setdefault(offset, Record(FREE, 0))
+            if record.state != DYING:
+                record.state, record.member = OUT, ""
+        self.end = max(self.end, self.deleted)
         self._trim()
 
     @rule(member=MEMBERS)
@@ -207,7 +227,7 @@ class Model(RuleBasedStateMachine):
         ]
         self.part = SharePartition(self.kept_start, rows)
         self.end = max([self.kept_start, *(row.last_offset + 1 for row in rows)])
-        self.start = self.kept_start
+        self.start, self.deleted = self.kept_start, 0
         kept = {row.first_offset: row for row in rows}
         self.records = {
             o: Record(self.kept[o][0], self.kept[o][1]) if o in kept else Record(FREE, 0)

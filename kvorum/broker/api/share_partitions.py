@@ -33,7 +33,10 @@ def feature_refusal(context: RequestContext) -> Rejected | None:
     """The error of every share group API while share.version is 0."""
     if level_of(context.services.image().features, SHARE_VERSION) >= 1:
         return None
-    text = "share groups are off: share.version is 0"
+    text = (
+        "share groups are off: share.version is 0; switch them on with "
+        "`kvorum features upgrade --feature share.version=2`"
+    )
     return Rejected(ErrorCode.UNSUPPORTED_VERSION, text)
 
 

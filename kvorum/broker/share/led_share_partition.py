@@ -23,7 +23,7 @@ from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.share.core.batches import fetched_batches
 from kvorum.broker.share.core.share_partition import Acquire, ShareLimits, SharePartition
 from kvorum.broker.share.core.states import AcquiredRecords, count_up_to
-from kvorum.broker.share.dead_letters import DeadLetterWriter, is_final
+from kvorum.broker.share.dead_letters import DeadLetterWriter, is_final, is_of_records
 from kvorum.broker.share.group_configs import ShareGroupConfigs
 from kvorum.broker.share_state.batches import DeliveryState, batches_problem
 from kvorum.broker.share_state.client import ShareStateClient
@@ -429,23 +429,34 @@ class LedSharePartition(Watcher):
         """Write dead letters and archive their records, until there are none. Those that a topic
         does not take for now are tried again; those that it can never take are archived with a
         warning, as in Kafka."""
-        pause_ms = _PAUSE_MIN_MS
+        pause_ms, most = _PAUSE_MIN_MS, DEAD_LETTERS_MAX
         while self.failure is None and self.replica is not None:
-            letters = core.dead_letters(self._limits(), DEAD_LETTERS_MAX)
+            letters = core.dead_letters(self._limits(), most)
             if not letters:
                 break
             written = await self._parts.dead_letters.write(self.key, self.replica, letters)
             metrics = self._parts.metrics
             if isinstance(written, Rejected):
                 metrics.failed_dead_letter_writes += 1
+                first, last = letters[0].first_offset, letters[-1].last_offset
                 if not is_final(written):
-                    _log.info("dead letters of %s wait: %s", self.key, written.message)
+                    _log.warning(
+                        "dead letters of %s, from record %d on, wait and are tried again: %s",
+                        self.key, first, written.message,
+                    )  # fmt: skip
                     await asyncio.sleep(pause_ms / 1000)
                     pause_ms = min(2 * pause_ms, _PAUSE_MAX_MS)
                     continue
-                _log.warning("dead letters of %s are lost: %s", self.key, written.message)
-                written = letters[-1].last_offset
-                metrics.lost_dead_letters += count_up_to(letters, written)
+                if is_of_records(written) and first < last:
+                    most = 1  # which of the records the topic does not take
+                    continue
+                lost = count_up_to(letters, last)
+                _log.warning(
+                    "%d dead letters of %s, records %d to %d, are lost: %s",
+                    lost, self.key, first, last, written.message,
+                )  # fmt: skip
+                metrics.lost_dead_letters += lost
+                written = last
             else:
                 metrics.dead_letters += count_up_to(letters, written)
             pause_ms = _PAUSE_MIN_MS

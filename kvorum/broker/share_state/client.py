@@ -27,7 +27,6 @@ from kvorum.broker.share_state.requests import (
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.clock import Clock
 from kvorum.runtime.errors import ErrorCode, Rejected
-from kvorum.runtime.ids import uuid_text
 from kvorum.wire.versions import Api
 
 PATIENCE_MS = 10_000
@@ -54,7 +53,7 @@ class CallPeer(Protocol):
 
 def coordinator_key(key: ShareKey) -> str:
     """The key by which FindCoordinator finds the share coordinator."""
-    return f"{key.group_id}:{uuid_text(key.topic_id)}:{key.partition}"
+    return str(key)
 
 
 class ShareStateClient:

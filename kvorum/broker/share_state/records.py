@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kvorum.broker.share_state.batches import StateBatch
 from kvorum.runtime.errors import CorruptData, WireError
+from kvorum.runtime.ids import uuid_text
 from kvorum.wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
 
 TOPIC = "__share_group_state"
@@ -38,6 +39,10 @@ class ShareKey(NamedTuple):
     group_id: str
     topic_id: bytes
     partition: int
+
+    def __str__(self) -> str:
+        """Kafka's form, `group:topicId:partition`."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,10 @@ IDLE_S = 5.0
 """Without --follow, time without a record after which the reading ends: a queue has no end."""
 
 
+_POLL_MAX = 500
+"""librdkafka's default of max.poll.records."""
+
+
 class ShareReading:
     """Reads what the group's coordinator and the partitions' leaders give to this member."""
 
@@ -30,8 +34,11 @@ class ShareReading:
         group: str,
         *,
         is_endless: bool,
+        records_max: int | None = None,
     ) -> None:
-        """client: librdkafka's settings of the connection."""
+        """client: librdkafka's settings of the connection.
+        records_max: how many records are wanted in all; what is fetched beyond goes back.
+        """
         brokers.existing(list(topics), operation="READ")
         self._group = group
         self._is_endless = is_endless
@@ -43,6 +50,7 @@ class ShareReading:
                 **client,
                 "group.id": group,
                 "share.acknowledgement.mode": "explicit",
+                "max.poll.records": min(records_max or _POLL_MAX, _POLL_MAX),
                 # librdkafka warns at each start that its share consumer is a preview.
                 "log_level": 3,
             }
@@ -103,5 +111,10 @@ class ShareReading:
     def _refused(self, error: KafkaError) -> CommandFailed:
         if error.code() < 0:
             return CommandFailed(f"share group {self._group}: {error.str()}")
+        if error.code() == KafkaError.UNSUPPORTED_VERSION:
+            return CommandFailed(
+                f"share group {self._group}: share groups are off in this cluster; switch them on "
+                "with kvorum features upgrade --feature share.version=2"
+            )
         rights = (on_group("READ", self._group),) if "GROUP" in error.name() else ()
         return refusal(error.code(), None, f"share group {self._group}", *rights)

@@ -9,6 +9,7 @@ from kvorum.client.cluster.broker_backend import BrokerBackend
 from kvorum.client.config_hints import with_hint
 from kvorum.client.configs.config_rows import (
     BROKER_LOGGER,
+    GROUP,
     RESOURCE_TYPES,
     Change,
     alteration,
@@ -18,7 +19,7 @@ from kvorum.client.configs.config_rows import (
     quota_rows,
 )
 from kvorum.client.failures import CommandFailed, Row, check
-from kvorum.client.rights import Right, on_cluster, on_topic
+from kvorum.client.rights import Right, on_cluster, on_group, on_topic
 from kvorum.metadata.configs.config_keys import is_certificate_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
 from kvorum.metadata.configs.effective import ConfigSource as Source
@@ -29,6 +30,7 @@ from kvorum.metadata.requests.config_requests import AlterConfigs
 
 _SET_SOURCES: dict[str, tuple[int, ...]] = {
     BROKER_LOGGER: (LOGGER_SOURCE,),
+    GROUP: (Source.GROUP,),
     "topic": (Source.DYNAMIC_TOPIC,),
     "broker": (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER),
 }
@@ -151,6 +153,12 @@ class BrokerConfigs(BrokerBackend):
     def _names(self, kind: str) -> list[str]:
         if kind == "topic":
             return [str(row["topic"]) for row in self.topics(None)]
+        if kind == GROUP:
+            values = {"resource_types": [RESOURCE_TYPES[GROUP]]}
+            found = self.connection.call("list_config_resources", 74, 1, values, flexible=True)
+            right = on_cluster("DESCRIBE_CONFIGS")
+            check(found.error_code, None, "the groups that have configs", right)
+            return [str(row.resource_name) for row in found.config_resources]
         live = [str(row["broker_id"]) for row in self.brokers() if not row["is_fenced"]]
         return live if kind == BROKER_LOGGER else ["", *live]
 
@@ -219,4 +227,6 @@ class BrokerConfigs(BrokerBackend):
 
 def _right(operation: str, kind: str, name: str) -> Right:
     """The right to an operation on configs: those of brokers and loggers are the cluster's."""
+    if kind == GROUP:
+        return on_group(operation, name)
     return on_topic(operation, name) if kind == "topic" else on_cluster(operation)

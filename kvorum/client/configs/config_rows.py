@@ -17,7 +17,7 @@ from kvorum.metadata.configs.quotas import (
     QuotaFilter,
     entity_text,
 )
-from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.metadata.requests.config_requests import (
     AlterClientQuotas,
@@ -30,10 +30,12 @@ from kvorum.metadata.requests.config_requests import (
 )
 
 BROKER_LOGGER = "broker-logger"
+GROUP = "group"
 RESOURCE_TYPES = {
     "topic": RESOURCE_TOPIC,
     "broker": RESOURCE_BROKER,
     BROKER_LOGGER: RESOURCE_BROKER_LOGGER,
+    GROUP: RESOURCE_GROUP,
 }
 
 Change = tuple[str, str, str | None]

@@ -8,6 +8,7 @@ from kvorum.client.cluster.controller_backend import ControllerBackend
 from kvorum.client.config_hints import with_hint
 from kvorum.client.configs.config_rows import (
     BROKER_LOGGER,
+    GROUP,
     Change,
     alteration,
     config_row,
@@ -20,10 +21,11 @@ from kvorum.client.failures import EXIT_USAGE, CommandFailed, Row, check, no_top
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS, broker_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
 from kvorum.metadata.configs.effective import ConfigSource as Source
+from kvorum.metadata.configs.group_keys import GROUP_CONFIGS
 from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
 from kvorum.metadata.configs.model import is_hidden
 from kvorum.metadata.configs.quotas import entity_text, filter_problem, matching
-from kvorum.metadata.image.image import ClusterImage
+from kvorum.metadata.image.image import RESOURCE_GROUP, ClusterImage
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.metadata.rpc.calls import ALTER_CLIENT_QUOTAS, ALTER_CONFIGS
 
@@ -46,6 +48,8 @@ class ControllerConfigs(ControllerBackend):
         if name is not None:
             return _rows(image, kind, name)
         names = sorted(image.topic_ids)
+        if kind == GROUP:
+            names = sorted(each for number, each in image.configs if number == RESOURCE_GROUP)
         if kind == "broker":
             names = ["", *(str(broker_id) for broker_id in sorted(image.brokers))]
         return [row for each in names for row in _rows(image, kind, each)]
@@ -104,13 +108,15 @@ def _rows(image: ClusterImage, kind: str, name: str) -> list[Row]:
         if image.topic(name) is None:
             raise no_topic(name)
         levels.append((image.topic_configs(name), Source.DYNAMIC_TOPIC))
+    elif kind == GROUP:
+        levels.append((image.configs.get((RESOURCE_GROUP, name), {}), Source.GROUP))
     else:
         if name and not (name.isdigit() and int(name) in image.brokers):
             raise CommandFailed(f"broker {name} is not registered")
         if name:
             levels.append((broker_configs(image, name), Source.DYNAMIC_BROKER))
         levels.append((broker_configs(image, CLUSTER_DEFAULT), Source.DYNAMIC_DEFAULT_BROKER))
-    key_of = TOPIC_CONFIGS.get if kind == "topic" else broker_key
+    key_of = {"topic": TOPIC_CONFIGS.get, GROUP: GROUP_CONFIGS.get}.get(kind, broker_key)
     rows = []
     for key in sorted({key for level, _ in levels for key in level}):
         known = key_of(key)

@@ -320,14 +320,28 @@ class SharePartition:
 
     def on_log_start(self, log_start_offset: int) -> bool:
         """Retention or DeleteRecords has moved the log's start: what is below is gone. True if that
-        was in flight."""
-        if log_start_offset <= self.start_offset:
+        was in flight. Dead letters of gone records stay due, and hold the start offset."""
+        if log_start_offset <= max(self.start_offset, self._deleted_below):
             return False
-        self._runs.drop_below(log_start_offset)
         self._deleted_below = log_start_offset
-        self._runs.trim()
+        self._drop_deleted()
         self.revision += 1
         return True
+
+    def _drop_deleted(self) -> None:
+        below = self._deleted_below
+        if all(
+            run.state is not _ARCHIVING for run in self._runs.within(self.start_offset, below - 1)
+        ):
+            self._runs.drop_below(max(below, self.start_offset))
+        else:
+            for run in self._runs.cut(self.start_offset, below - 1):
+                if not run.is_terminal and run.state is not _ARCHIVING:
+                    self._settle(run, _ARCHIVED)
+            if self.end_offset < below:
+                gone = Run(self.end_offset, below - 1, _ARCHIVED, 0, is_unwritten=True)
+                self._runs.append(gone)
+        self._runs.trim()
 
     def _release(self, run: Run, limits: ShareLimits) -> None:
         is_over = run.delivery_count >= limits.delivery_count_limit
@@ -371,6 +385,8 @@ class SharePartition:
                 run.is_rejected = False
                 self._settle(run, _ARCHIVED)
         self._runs.trim()
+        if self.start_offset < self._deleted_below:
+            self._drop_deleted()
 
     # --- the share coordinator ---------------------------------------------------------------
 
