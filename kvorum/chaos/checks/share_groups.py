@@ -6,8 +6,11 @@ have waited in a member's client since before its delivery, and meanwhile the me
 it, by a broken connection or a fail-over. Such a late delivery breaks no promise. So a delivery
 counts as later than a moment only in two cases:
 
-- the member joined after that moment; or
+- the member joined after that moment, and the time since was calm; or
 - it began to acknowledge the record after that moment, and the leader confirmed that.
+
+A leader that was replaced and does not know it yet may give out records that members have accepted
+at its successor; no share coordinator takes their acknowledgements from it.
 
 `held-by-two` and the counting half of `too-many-deliveries` need to know what a leader knew. They
 judge a delivery only in a calm time (`share_calm`): the partition was observed, and from the joins
@@ -240,17 +243,24 @@ class _PartitionJudge:
             record.settled_us.setdefault(check, time_us)
 
     def _held_at(self, record: _Record, member: str, since_us: int, offset: int) -> None:
-        """The member certainly held the record at `since_us` or later."""
+        """The member certainly held the record at `since_us` or later, of a leader whose word
+        counts."""
         for check, settled_us in record.settled_us.items():
-            if since_us < settled_us or (check, member) in record.reported:
-                continue
-            record.reported.add((check, member))
-            self._enter(
-                self._board[check],
-                f"{member} got offset {offset} of {self._partition.name} after it was "
-                f"{_WORDS[check]} at {settled_us / 1e6:.3f} s",
-                offset,
-            )
+            if since_us >= settled_us:
+                self._report(check, record, member, settled_us, offset)
+
+    def _report(
+        self, check: str, record: _Record, member: str, settled_us: int, offset: int
+    ) -> None:
+        if (check, member) in record.reported:
+            return
+        record.reported.add((check, member))
+        self._enter(
+            self._board[check],
+            f"{member} got offset {offset} of {self._partition.name} after it was "
+            f"{_WORDS[check]} at {settled_us / 1e6:.3f} s",
+            offset,
+        )
 
     # --- deliveries --------------------------------------------------------------------------
 
@@ -263,7 +273,11 @@ class _PartitionJudge:
         offset: int,
         count: int,
     ) -> None:
-        self._held_at(record, member, session.joined_us, offset)
+        for check, settled_us in record.settled_us.items():
+            if session.joined_us >= settled_us and self._calm.is_calm(
+                self._key, settled_us, now_us
+            ):
+                self._report(check, record, member, settled_us, offset)
         self._look_at_limit(record, session, now_us, offset, count)
         held = self._board[catalogue.HELD_BY_TWO]
         held.examined += self._calm.is_calm(self._key, session.joined_us, now_us)

@@ -339,11 +339,15 @@ class SimShareMember:
         )
 
     def _has_no_state(self, error: ErrorCode) -> bool:
-        """True for the error of a share-partition whose state was lost in an allowed way, or went
-        with its topic."""
-        topics = self._world.reference.newest.topics
+        """True for the error of a share-partition whose state was lost in an allowed way, went with
+        its topic, or is kept elsewhere: the member asked a leader that has been replaced, and that
+        one a share coordinator that has been, too."""
+        image = self._world.reference.newest
+        now = image.partition(self._place.topic_id, self._place.partition_id)
+        leader = self._caller.leader
+        is_current = now is not None and leader is not None and now.leader == leader.broker_id
         return error == ErrorCode.INVALID_REQUEST and (
-            self._recorder.has_lost_states or self._place.topic_id not in topics
+            self._recorder.has_lost_states or not is_current
         )
 
     def _note_delivered(self, acquired: Any) -> None:
