@@ -245,7 +245,7 @@ def test_what_a_walk_names_is_in_the_code():
 
 @cache
 def names_of_the_code() -> frozenset[str]:
-    """What the product defines: classes, functions, variables, fields, modules."""
+    """The names that the product defines: classes, functions, variables, fields, modules."""
     found: set[str] = set()
     for path, text in sources(with_tests=False):
         found.add(Path(path).stem)

@@ -135,7 +135,7 @@ def test_a_new_leader_may_count_anew():
 
 class TestAHold:
     def second(self, history: HistoryBuilder, count: int = 2) -> set[str]:
-        """What breaks if b gets offset 0 now."""
+        """The checks that fire if b gets offset 0 now."""
         history.delivered("b", 0, 0, count)
         return broken(history)
 

@@ -192,6 +192,28 @@ def test_copies_of_more_than_one_read_are_all_there(
     assert [letter.value for letter in letters_in(other, letters_topic)] == values
 
 
+def test_records_that_are_left_have_copies_beside_deleted_ones(
+    client, other, harness, topic, group_id, member
+):
+    name = f"dlq.{next(_names)}"
+    make(harness, name, (2,))
+    of_group(harness, group_id, name=name, copy="true")
+    lead(harness, name, -1)
+    for _ in range(2):
+        produce(client, topic, 3)
+    taken = 0
+    while taken < 6:
+        taken += sum(last - first + 1 for first, last, _ in member.take())
+    member.acknowledge([(0, 5, REJECT)])
+    rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}]
+    deleted = client.call("delete_records", 2, {"topics": rows, "timeout": 5_000})
+    assert deleted.topics[0].partitions[0].error_code == 0
+    lead(harness, name, 2)
+    await_start(harness, group_id, 6)
+    values = [letter.value for letter in letters_in(other, name)]
+    assert values == [None, None, None, b"v0", b"v1", b"v2"]
+
+
 def test_more_dead_letters_than_a_batch_may_have_are_all_written(
     client, other, harness, topic, group_id, member
 ):

@@ -1,4 +1,4 @@
-"""What a broker counts of share groups: the counters alone, and those of two brokers at work."""
+"""The counters of share groups: alone, and those of two brokers at work."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_leader_counts_deliveries_and_acknowledgements(client, harness, topic,
     assert (metrics.deliveries, metrics.redeliveries) == (12, 2)
     member.acknowledge([(6, 7, RENEW)], is_renew_ack=True)
     assert metrics.acknowledged[RENEW] == 2
-    # What is refused is not counted.
+    # A refused acknowledgement is not counted.
     refused = row_of(member.acknowledge([(6, 9, ACCEPT)]))
     assert refused.error_code == ErrorCode.INVALID_RECORD_STATE
     assert metrics.acknowledged == [0, 7, 2, 1, 2]

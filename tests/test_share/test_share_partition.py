@@ -145,7 +145,7 @@ def test_a_lock_that_ends_makes_its_records_available():
     acquire(part, "b", (5, 9), now_ms=500)
     assert part.next_deadline_ms() == 1_000
     assert not part.expire(LIMITS, 999)
-    assert part.expire(LIMITS, 1_000)
+    assert part.expire(LIMITS, 1_000) == 5
     assert states(part) == [(0, 4, "AVAILABLE", 1), (5, 9, "ACQUIRED", 1)]
     assert acknowledge(part, "a", (0, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
 
@@ -164,7 +164,7 @@ def test_a_member_that_leaves_gives_up_what_it_holds_and_nothing_else():
     part = SharePartition(0)
     acquire(part, "a", (0, 4))
     acquire(part, "b", (5, 9))
-    assert part.release_member("a", LIMITS)
+    assert part.release_member("a", LIMITS) == 5
     assert not part.release_member("a", LIMITS)
     assert states(part) == [(0, 4, "AVAILABLE", 1), (5, 9, "ACQUIRED", 1)]
 
@@ -335,7 +335,7 @@ def test_a_dead_letter_of_a_record_that_is_deleted_meanwhile_stays_due():
     assert part.on_log_start(6) is False
     part.take_write()
     assert (part.start_offset, letters(part)) == (2, [(2, 2, 1, True)])
-    # What was held or available below the log's start is gone, and its holder may still say so.
+    # A record below the log's start that was held is gone, and its holder may still answer it.
     assert acknowledge(part, "a", (0, 1, ACCEPT), (5, 9, ACCEPT), limits=DEADLY) is None
     part.archive(2, 2)
     assert (part.start_offset, part.end_offset) == (10, 10)

@@ -196,13 +196,13 @@ class Model(RuleBasedStateMachine):
                 self.kept[offset] = ({0: FREE, 2: DONE, 3: DYING, 4: OUT}[state], count)
         settled = {o for o, r in self.records.items() if r.state in (DONE, OUT)}
         assert write.delivery_complete_count == len([o for o in settled if o >= self.start])
-        # What is settled is kept as settled: no fail-over brings it back.
+        # A settled record is kept as settled: no fail-over brings it back.
         for offset in settled:
             assert offset < self.kept_start or self.kept[offset][0] == self.records[offset].state
 
     @rule(most=st.integers(1, 5))
     def bury(self, most: int) -> None:
-        """What is a dead letter and known to be one is written and archived, oldest first."""
+        """Dead letters that are kept as such are written and archived, oldest first."""
         letters = self.part.dead_letters(self.limits, most)
         got = [o for first, last, *_ in letters for o in range(first, last + 1)]
         known = [

@@ -7,6 +7,7 @@ user. An answer that is lost means that the dead letter is written again: it is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from kvorum.broker.config.current_configs import CurrentConfigs
@@ -26,6 +27,8 @@ from kvorum.runtime.errors import CorruptData, ErrorCode, Rejected, error_code_o
 from kvorum.storage.format.batch import BatchError, iter_headers, iter_records
 from kvorum.storage.log.log import OffsetOutOfRange
 from kvorum.wire.produce_codec import API as PRODUCE
+
+_log = logging.getLogger(__name__)
 
 _ORIGINAL_BYTES = 1 << 20
 """Bytes of the log that are read for one batch of dead letters, unless one batch has more."""
@@ -167,26 +170,31 @@ def _originals(
 ) -> tuple[Mapping[int, KeyAndValue], int]:
     """Key and value of the first of these records, by offset, and the last offset looked for. What
     is not in the log any more, or cannot be read, is left out."""
-    wanted = range(letters[0].first_offset, letters[-1].last_offset + 1)
+    # Retention may have deleted the first of them meanwhile.
+    first_offset = max(letters[0].first_offset, replica.log.start_offset)
+    wanted = range(first_offset, letters[-1].last_offset + 1)
+    originals: dict[int, KeyAndValue] = {}
+    last_offset = -1
+    if not wanted:
+        return originals, letters[-1].last_offset
     try:
         found = replica.log.read(
-            wanted.start, bytes_max=_ORIGINAL_BYTES, end_offset=replica.core.high_watermark
+            first_offset, bytes_max=_ORIGINAL_BYTES, end_offset=replica.core.high_watermark
         )
         data = found.read()
-        originals: dict[int, KeyAndValue] = {}
-        last_offset = wanted.start
         for position, header in iter_headers(data):
-            last_offset = header.last_offset
-            if header.is_control or last_offset < wanted.start:
-                continue
             if header.base_offset >= wanted.stop:
                 break
+            last_offset = header.last_offset
+            if header.is_control:
+                continue
             for record in iter_records(data, position, header):
                 if record.offset in wanted:
                     originals[record.offset] = (record.key, record.value)
-    except (OSError, CorruptData, OffsetOutOfRange, BatchError):
-        return {}, wanted.stop - 1
-    return originals, last_offset if originals else wanted.stop - 1
+    except (OSError, CorruptData, OffsetOutOfRange, BatchError) as failure:
+        _log.warning("dead letters of records from %d on have no copies: %s", first_offset, failure)
+        return {}, letters[-1].last_offset
+    return originals, last_offset if last_offset >= 0 else letters[-1].last_offset
 
 
 def _up_to(letters: Sequence[DeadLetters], last_offset: int) -> list[DeadLetters]:

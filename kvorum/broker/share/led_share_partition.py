@@ -373,9 +373,8 @@ class LedSharePartition(Watcher):
         core = self.core
         if core is None or self.failure is not None:
             return
-        held = self.acquired_records
-        if core.expire(self._limits(), self._parts.clock.monotonic_ms()):
-            ended = held - self.acquired_records
+        ended = core.expire(self._limits(), self._parts.clock.monotonic_ms())
+        if ended:
             self.lock_timeouts += ended
             self._parts.metrics.lock_timeouts += ended
             self._on_changed()

@@ -296,9 +296,9 @@ class SharePartition:
                 return f"record {max(run.first, first)} is acquired by another member"
         return None
 
-    def release_member(self, member_id: str, limits: ShareLimits) -> bool:
-        """Give up all records that the member holds; it counts as a delivery. True if there were
-        any."""
+    def release_member(self, member_id: str, limits: ShareLimits) -> int:
+        """Give up all records that the member holds; it counts as a delivery. Returns their
+        number."""
         return self._release_all((r for r in self._runs if r.member_id == member_id), limits)
 
     # --- time and the log --------------------------------------------------------------------
@@ -307,16 +307,16 @@ class SharePartition:
         """The time at which the first lock ends; None if no record is locked."""
         return min((r.lock_deadline_ms for r in self._runs if r.state is _ACQUIRED), default=None)
 
-    def expire(self, limits: ShareLimits, now_ms: int) -> bool:
-        """Release the records whose locks have ended. True if there were any."""
+    def expire(self, limits: ShareLimits, now_ms: int) -> int:
+        """Release the records whose locks have ended. Returns their number."""
         return self._release_all((r for r in self._runs if r.lock_deadline_ms <= now_ms), limits)
 
-    def _release_all(self, runs: Iterable[Run], limits: ShareLimits) -> bool:
+    def _release_all(self, runs: Iterable[Run], limits: ShareLimits) -> int:
         held = [run for run in runs if run.state is _ACQUIRED]
         for run in held:
             self._release(run, limits)
         self._runs.trim()
-        return bool(held)
+        return sum(run.count for run in held)
 
     def on_log_start(self, log_start_offset: int) -> bool:
         """Retention or DeleteRecords has moved the log's start: what is below is gone. True if that
