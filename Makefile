@@ -61,6 +61,7 @@ bench: setup
 clients-vs-kafka: setup
 	$(PYTHON) -m tests.clients.vs_kafka
 	$(PYTHON) -m tests.clients.access_vs_kafka
+	$(PYTHON) -m tests.clients.streams_stories
 	$(PYTHON) -m tests.clients.logins_vs_kafka
 	$(PYTHON) -m tests.clients.compat
 

@@ -59,7 +59,7 @@ def join_seconds(bootstrap: str) -> tuple[float, float]:
 
 async def _join_seconds(bootstrap: str) -> tuple[float, float]:
     group_id = "bench-join"
-    address = await _coordinator(bootstrap, group_id)
+    address = await coordinator_of(bootstrap, group_id)
     clients = [await RawClient.open(address) for _ in range(JOIN_MEMBERS)]
     began = time.monotonic()
     members = await _join_all(clients, group_id)
@@ -77,7 +77,7 @@ def idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[], float
 
 async def _idle_group_percent(bootstrap: str, seconds: float, cpu_s: Callable[[], float]) -> float:
     group_ids = [f"bench-idle-{i}" for i in range(IDLE_GROUPS)]
-    addresses = [await _coordinator(bootstrap, group_id) for group_id in group_ids]
+    addresses = [await coordinator_of(bootstrap, group_id) for group_id in group_ids]
     before = await _cpu_over(seconds, cpu_s)
     clients = [[await RawClient.open(at) for _ in range(IDLE_MEMBERS)] for at in addresses]
     groups = await asyncio.gather(*map(_join_all, clients, group_ids))
@@ -198,14 +198,14 @@ async def _groups_of_one_broker(bootstrap: str) -> tuple[str, list[str]]:
     found: dict[str, list[str]] = {}
     for i in range(_GROUPS_TRIED_MAX):
         group_id = f"bench-commit-{i}"
-        address = await _coordinator(bootstrap, group_id)
+        address = await coordinator_of(bootstrap, group_id)
         found.setdefault(address, []).append(group_id)
         if len(found[address]) == COMMIT_GROUPS:
             return address, found[address]
     raise BenchFailed(f"no broker coordinates {COMMIT_GROUPS} of {_GROUPS_TRIED_MAX} groups")
 
 
-async def _coordinator(bootstrap: str, group_id: str) -> str:
+async def coordinator_of(bootstrap: str, group_id: str) -> str:
     """The coordinator's host:port; waits until the topic exists and has a leader."""
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
     client = await RawClient.open(bootstrap.partition(",")[0])

@@ -258,6 +258,27 @@ FIGURES: tuple[Figure, ...] = (
         _times_at_most(0.5),
     ),
     _figure(
+        "streams_k_s",
+        "streams",
+        "Kafka Streams counts words through a repartition topic, 100 B",
+        "k records/s",
+        _times_at_least(1),
+    ),
+    _figure(
+        "streams_cpu_us",
+        "streams",
+        "CPU of the brokers a record, Kafka Streams counts words",
+        "us",
+        _times_at_most(0.33),
+    ),
+    _figure(
+        "streams_rebalance_s",
+        "streams",
+        "one more member of a Streams group of 50 with 200 tasks",
+        "s",
+        _times_at_most(1),
+    ),
+    _figure(
         "idle_cpu_percent",
         "idle",
         "idle CPU of all processes together",

@@ -32,6 +32,7 @@ from bench.processes import (
     resident_mb,
 )
 from bench.share_groups import delivery_ms, drain_seconds
+from bench.streams_groups import TASKS, count_seconds, rebalance_seconds
 from bench.table import ProcessRow
 from bench.topics import (
     batch_per_second,
@@ -75,6 +76,7 @@ class Load:
     latency_records: int
     share_records: int
     share_latency_records: int
+    streams_records: int
     single_topics: int
     batch_topics: int
     large_topics: int
@@ -95,6 +97,7 @@ FULL = Load(
     latency_records=3_000,
     share_records=600_000,
     share_latency_records=2_000,
+    streams_records=600_000,
     single_topics=150,
     batch_topics=1_000,
     large_topics=2,
@@ -114,6 +117,7 @@ QUICK = Load(
     latency_records=500,
     share_records=100_000,
     share_latency_records=300,
+    streams_records=100_000,
     single_topics=30,
     batch_topics=200,
     large_topics=2,
@@ -194,6 +198,7 @@ class Round:
                 ("groups", self._coordinate),
                 ("transactions", self._transact),
                 ("queues", self._queues),
+                ("streams", self._streams),
                 ("controller-gap", self._controller_gap),
                 ("controller-hang", self._controller_hang),
                 ("broker-gap", self._broker_gap),
@@ -386,6 +391,25 @@ class Round:
         )
         self._sample("share_p99_ms", percentile(found, 99))
         self._remove("queue-small", "queue-large", "queue-wide", "queue-latency")
+
+    def _streams(self) -> None:
+        fetch_jars(self._library)
+        records = self._load.streams_records
+        source, sink = self._topic("words"), self._topic("counts")
+        produce(
+            self._bootstrap, source, partitions=PARTITIONS, records=records,
+            record_bytes=SMALL_RECORD_BYTES, acks="all",
+        )  # fmt: skip
+        os.sync()
+        brokers = pids(self._cluster, BROKER)
+        before = sum(cpu_seconds(brokers).values())
+        seconds = count_seconds(self._library, self._bootstrap, source, sink, records)
+        cpu_s = sum(cpu_seconds(brokers).values()) - before
+        self._sample("streams_k_s", records / seconds / 1e3)
+        self._sample("streams_cpu_us", cpu_s / records * 1e6)
+        tasks = self._topic("tasks", TASKS)
+        self._sample("streams_rebalance_s", rebalance_seconds(self._bootstrap, tasks, tasks))
+        self._remove("words", "counts", "tasks")
 
     def _drain(
         self, name: str, members: int, partitions: int, records: int, record_bytes: int

@@ -341,7 +341,7 @@ install_test_clients() {
     kafka_version=$(sed -n 's/.*<kafka.version>\(.*\)<.*/\1/p' "$root/bench/pom.xml")
     # A folder for each version: checkouts of several commits may share .tools.
     kafka="$tools/kafka-$kafka_version"
-    if [ -e "$kafka/lib/kafka_2.13-$kafka_version.jar" ]; then
+    if [ -e "$kafka/lib/kafka-streams-$kafka_version.jar" ] && ls "$kafka"/lib/connect-mirror-[0-9]*.jar >/dev/null 2>&1; then
         say "Apache Kafka's tools are there ($kafka_version)"
     elif command -v mvn >/dev/null 2>&1; then
         say "fetching Apache Kafka's own tools with Maven ($kafka_version)"

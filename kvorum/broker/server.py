@@ -19,6 +19,7 @@ from typing import Any
 
 from kvorum.broker.api import sasl_authenticate
 from kvorum.broker.api.context import RequestContext
+from kvorum.broker.api.illegal_sasl_state import illegal_state_answer
 from kvorum.broker.api.registry import HOT_HANDLERS, MODULES, SERVED
 from kvorum.broker.api.services import Services
 from kvorum.broker.metrics.counters import (
@@ -70,6 +71,7 @@ class _Listener:
     authenticate: MakeAuthentication | None
     tls: TlsListener | None
     is_for_brokers: bool
+    connections_max: int | None
 
 
 class KafkaServer:
@@ -83,8 +85,10 @@ class KafkaServer:
         self.metrics = replicas.metrics
         self._requests = self.metrics.requests
         self.services = services
+        self._served = services.served_to_tools or SERVED
+        self._overrides = config.max_connections_per_ip_overrides
         self._limits = ConnectionLimits(
-            parse_overrides(config.max_connections_per_ip_overrides),
+            parse_overrides(self._overrides),
             samples_max=config.quota_window_num,
             sample_ms=config.quota_window_size_seconds * 1000,
         )
@@ -128,6 +132,7 @@ class KafkaServer:
         authenticate: MakeAuthentication | None = None,
         tls: TlsListener | None = None,
         is_for_brokers: bool = False,
+        connections_max: int | None = None,
     ) -> int:
         """Bind the port on every address of the host, and listen; returns the port (useful with
                 port 0). Raises OSError.
@@ -138,6 +143,8 @@ class KafkaServer:
         tls: None for a listener without TLS.
         is_for_brokers: only brokers use the listener; when max.connections is reached, a new
             connection of it takes the place of a connection of another listener.
+        connections_max: of this listener, unless a dynamic config says another number; None for no
+            limit of its own.
         """
         options = (
             (socket.SO_RCVBUF, self.config.socket_receive_buffer_bytes),
@@ -151,7 +158,8 @@ class KafkaServer:
             options=[(option, size) for option, size in options if size > 0],
         )
         self._listeners += [
-            _Listener(sock, listener_name, authenticate, tls, is_for_brokers) for sock in socks
+            _Listener(sock, listener_name, authenticate, tls, is_for_brokers, connections_max)
+            for sock in socks
         ]
         bound_port: int = socks[0].getsockname()[1]
         return bound_port
@@ -280,9 +288,19 @@ class KafkaServer:
             loop.add_reader(listener.sock.fileno(), self._accept, listener)
 
     def _has_room_for(self, address: str, listener: _Listener) -> bool:
-        config = self.services.replicas.configs.broker
+        configs = self.services.replicas.configs
+        config, name = configs.broker, listener.name or ""
+        limit = configs.listener_limits.get(name, listener.connections_max)
+        if limit is not None and sum(c.listener == name for c in self._connections) >= limit:
+            _log.debug("closed at once: the listener %s has %d connections already", name, limit)
+            return False
+        if config.max_connections_per_ip_overrides != self._overrides:
+            self._overrides = config.max_connections_per_ip_overrides
+            # A newer version may have accepted a value that is invalid here: the last ones hold.
+            with suppress(ValueError):
+                self._limits.set_overrides(parse_overrides(self._overrides))
         if len(self._connections) >= config.max_connections and not (
-            listener.is_for_brokers and self._close_for_a_broker(listener.name or "")
+            listener.is_for_brokers and self._close_for_a_broker(name)
         ):
             return False
         refusal = self._limits.refusal(
@@ -382,9 +400,10 @@ class KafkaServer:
         if authentication is not None and authentication.takes_bare_token:
             sasl_authenticate.take_bare_token(slot, bytes(view[position:end]), self.services.audit)
             return
-        header = parse_request_header(view, position, end, SERVED)
+        header = parse_request_header(view, position, end, self._served)
         key, version = header.api_key, header.api_version
-        if authentication is not None:
+        is_broken = authentication is not None and authentication.is_broken_by(key)
+        if authentication is not None and not is_broken:
             authentication.check(key, self.clock.monotonic_ms())
         context = RequestContext(
             services=self.services,
@@ -394,7 +413,10 @@ class KafkaServer:
             listener=slot.connection.listener,
             slot=slot,
         )
-        if not SERVED.is_served(key, version):
+        if is_broken:
+            self._answer_in_login(context, key, view[header.body_position : end])
+            return
+        if not self._served.is_served(key, version):
             if key != API_VERSIONS_KEY:
                 raise WireError(f"API {key} v{version} is not served")
             # KIP-511: the client learns the served versions from a v0 answer and asks again.
@@ -404,7 +426,7 @@ class KafkaServer:
             return
         metrics = self._requests.get(key)
         if metrics is None:
-            metrics = self.metrics.of_api(key, SERVED.name_of(key))
+            metrics = self.metrics.of_api(key, self._served.name_of(key))
         metrics.requests += 1
         read_s = slot.connection.read_s
         if read_s >= metrics.due_s:
@@ -421,6 +443,19 @@ class KafkaServer:
         if context.began_ms >= 0:
             context.count_time(self.clock.monotonic_ms())
             context.began_ms = -1
+
+    def _answer_in_login(self, context: RequestContext, key: int, body: memoryview) -> None:
+        """Answer a request that came in place of a token, and close. Raises WireError."""
+        reason = f"API {key} in the middle of a SASL exchange"
+        answer = None
+        if self._served.is_served(key, context.api_version):
+            api = MODULES[key].API
+            answer = illegal_state_answer(api.name, context.api_version, body)
+        if answer is None:
+            raise WireError(reason)
+        context.answer(api, answer)
+        context.slot.connection.host.on_protocol_error(context.slot.connection, WireError(reason))
+        sasl_authenticate.close_late(context.slot.connection, reason)
 
     def _begin_span(self, context: RequestContext, metrics: RequestMetrics, key: int) -> Span:
         slot = context.slot

@@ -51,6 +51,9 @@ class Backend(Protocol):
     def unregister_broker(self, broker_id: int) -> None:
         """Remove a broker's registration. Raises CommandFailed if the cluster refuses."""
 
+    def unregister_controller(self, controller_id: int) -> None:
+        """Remove a controller's registration. Raises CommandFailed if the cluster refuses."""
+
     def features(self) -> list[Row]:
         """feature, min_level, max_level (None both if unknown here), finalized_level."""
 

@@ -9,6 +9,7 @@ import click
 from kvorum.cli.common import INT32_MAX, cluster_options, confirm, show
 from kvorum.cli.completion import broker_ids
 from kvorum.cli.log_dirs import log_dirs
+from kvorum.cli.replica_moves import move_replicas
 from kvorum.cli.watch import watchable
 from kvorum.client.failures import CommandFailed, Row, warn
 
@@ -21,6 +22,7 @@ def brokers() -> None:
 
 
 brokers.add_command(log_dirs)
+brokers.add_command(move_replicas)
 
 
 @brokers.command("list")

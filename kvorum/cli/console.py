@@ -60,6 +60,14 @@ TOKEN_BYTES = 24
     help="Data directory of `kvorum dev`: the cluster, and the states of its processes.",
 )
 @click.option(
+    "--metrics",
+    "pages",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="metrics.listener of a broker, https:// before it for TLS: for the records in flight of "
+    "share groups. Repeatable; --lab knows those of its brokers.",
+)
+@click.option(
     "--allow-changes",
     is_flag=True,
     help="With --lab: buttons that kill, pause, resume and restart nodes, behind a token.",
@@ -91,6 +99,7 @@ def console(**options: Any) -> None:
     _check(options)
     servers, controllers = _bootstrap(options)
     lab = _lab(options)
+    pages = _pages(options, lab)
     from kvorum.console.server import listen, page_tls, serve
 
     tls = page_tls(options["keystore"]) if options["keystore"] else None
@@ -114,7 +123,7 @@ def console(**options: Any) -> None:
     def make() -> Console:
         from kvorum.console.app import Console
 
-        return Console(_desk(options, servers, controllers, lab), rules)
+        return Console(_desk(options, servers, controllers, lab, pages), rules)
 
     query = f"/?token={rules.token}" if rules.token else "/"
     scheme = "http" if tls is None else "https"
@@ -128,11 +137,16 @@ def console(**options: Any) -> None:
 
 
 def _desk(
-    options: dict[str, Any], servers: str | None, controllers: str | None, lab: Lab | None
+    options: dict[str, Any],
+    servers: str | None,
+    controllers: str | None,
+    lab: Lab | None,
+    pages: list[str],
 ) -> Desk | Sessions:
     """The desk of the command's user, or sessions of others."""
     from kvorum.console.broker_source import BrokerSource, FallbackSource, SessionSource, Source
     from kvorum.console.desk import Desk
+    from kvorum.console.metrics_pages import MetricsPages
     from kvorum.console.runs import Runs
     from kvorum.console.sessions import Sessions
     from kvorum.console.source import ClusterSource, SharedSource
@@ -141,15 +155,16 @@ def _desk(
     kind, addresses = bootstrap_of(servers, controllers)
     source: Source = ClusterSource(kind, addresses, timeout_s)
     runs = Runs(options["runs"]) if options["runs"] else None
+    metrics = MetricsPages(pages, security, timeout_s) if pages else None
     if not options["sign_in"]:
         if kind == "broker" and security is not NONE:
             source = FallbackSource(source, BrokerSource(addresses, timeout_s))
-        return Desk(source, timeout_s=timeout_s, lab=lab, runs=runs)
+        return Desk(source, timeout_s=timeout_s, lab=lab, runs=runs, metrics=metrics)
     shared = SharedSource(source, security)
 
     def of_user(user: ClientSecurity) -> Desk:
         own = SessionSource(shared, BrokerSource(addresses, timeout_s, user))
-        return Desk(own, timeout_s=timeout_s, lab=None, runs=runs, security=user)
+        return Desk(own, timeout_s=timeout_s, lab=None, runs=runs, metrics=metrics, security=user)
 
     return Sessions(addresses, security, timeout_s, of_user)
 
@@ -208,6 +223,20 @@ def _lab(options: dict[str, Any]) -> Lab | None:
     except KvorumError as error:
         raise CommandFailed(str(error)) from error
     return lab
+
+
+def _pages(options: dict[str, Any], lab: Lab | None) -> list[str]:
+    """The URLs of brokers' pages of metrics. Raises click.UsageError."""
+    from kvorum.console.metrics_pages import page_url
+
+    try:
+        found = [page_url(text) for text in options["pages"]]
+    except ConfigError as error:
+        raise click.UsageError(f"--metrics {error}") from error
+    if lab is not None and not found:
+        nodes = lab.cluster().nodes
+        found = [page_url(n.metrics) for n in nodes if n.metrics and "broker" in n.roles]
+    return found
 
 
 def _bootstrap(options: dict[str, Any]) -> tuple[str | None, str | None]:

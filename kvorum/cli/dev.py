@@ -63,6 +63,13 @@ if TYPE_CHECKING:
     help="Port of the first controller, 0 for any free ones.  [default: --port + 100]",
 )
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    help="Port of the first node's page of metrics, for Prometheus and the console; the others "
+    "follow. 0: any free ports.  [default: no pages]",
+)
+@click.option(
     "--set",
     "settings",
     multiple=True,
@@ -182,6 +189,8 @@ def _start_in_background(options: dict[str, Any]) -> None:
         _say(f"bootstrap: {fields['bootstrap']}")
         if "command_config" in fields:
             _say(_properties_line(fields["command_config"]))
+        if "metrics" in fields:
+            _say(f"metrics: {', '.join(fields['metrics'].values())}")
 
 
 def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
@@ -211,7 +220,7 @@ def _plan(options: dict[str, Any], held: ExitStack) -> ClusterPlan:
         settings = {name: text_of(value) for name, value in of_file.items()} | settings
     is_new_folder = not os.path.exists(options["data_dir"])
     known = read_cluster_file(options["data_dir"])
-    shape = {name: options[name] for name in ("port", "controller_port")}
+    shape = {name: options[name] for name in ("port", "controller_port", "metrics_port")}
     for role in ("controller", "broker"):
         shape[f"{role}s"] = node_count(known, role, options[f"{role}s"])
     is_secure = options["secure"] or (known is not None and known.is_secure)
@@ -254,7 +263,7 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
     from kvorum.launch.cluster.secure_plan import admin_file
 
     if is_json:
-        fields = {
+        fields: dict[str, Any] = {
             "cluster_id": plan.cluster_id,
             "bootstrap": plan.bootstrap,
             "bootstrap_controller": plan.bootstrap_controller,
@@ -262,6 +271,9 @@ def _tell_ready(plan: ClusterPlan, ready_file: str | None, *, is_json: bool) -> 
         }
         if plan.is_secure:
             fields["command_config"] = admin_file(plan.data_dir)
+        pages = {node.name: f"http://{node.metrics}/metrics" for node in plan.nodes if node.metrics}
+        if pages:
+            fields["metrics"] = pages
         _say(json.dumps(fields))
     else:
         _say(f"bootstrap: {plan.bootstrap}")

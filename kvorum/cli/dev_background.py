@@ -22,6 +22,7 @@ _NAMES = {
     "data_dir": "--data-dir",
     "port": "--port",
     "controller_port": "--controller-port",
+    "metrics_port": "--metrics-port",
     "config": "--config",
     "links": "--links",
     "ready_file": "--ready-file",

@@ -50,6 +50,9 @@ partitions restore orders:0 --config cluster/broker-101.toml --dry-run
 brokers list
 brokers describe 101
 brokers log-dirs 101
+brokers move-replicas 101 orders:3 orders:4 --to /disk2/kvorum --throttle 50000000
+brokers move-replicas 101 --from /disk1/kvorum --wait
+brokers move-replicas 101 --balance --dry-run
 brokers unregister 104
 groups list
 groups list --state Empty -o name
@@ -87,6 +90,7 @@ quorum replication
 quorum timeline --node 1
 quorum add-voter --id 4
 quorum remove-voter --id 4 --dry-run
+quorum unregister 4
 quorum recover --config cluster/controller-1.toml --unsafe
 raft record --node 1 --out flight.jsonl
 raft replay flight.jsonl

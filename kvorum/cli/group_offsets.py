@@ -291,7 +291,7 @@ def _open(
     """is_share: the group is a share group, or shall become one."""
     from kvorum.client.cluster.brokers import Brokers
     from kvorum.client.groups.group_offsets import NO_GROUP
-    from kvorum.client.groups.share_offsets import ShareOffsets, group_offsets
+    from kvorum.client.groups.share_offsets import ShareOffsets, group_offsets, group_type
 
     if not name:
         raise click.UsageError("the group's name is empty")
@@ -300,8 +300,8 @@ def _open(
     click.get_current_context().call_on_close(brokers.close)
     found = group_offsets(brokers, name)
     if is_share and not isinstance(found, ShareOffsets):
-        state = found.state().state
-        if state != NO_GROUP:
-            raise CommandFailed(f"group {name} is {state}, and no share group: leave out --share")
+        if found.state().state != NO_GROUP:
+            kind = group_type(brokers, found)
+            raise CommandFailed(f"group {name} is of type {kind}: leave out --share")
         found = ShareOffsets(brokers, name)
     return brokers, found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,13 @@ from kvorum.cli.common import cluster_options, is_structured, show, show_outcome
 from kvorum.cli.completion import group_names
 from kvorum.cli.group_offsets import delete_offsets, reset_offsets
 from kvorum.cli.watch import watchable
-from kvorum.client.failures import fail_on_errors
+from kvorum.client.failures import (
+    EXIT_FAILED,
+    EXIT_UNREACHABLE,
+    CommandFailed,
+    Row,
+    fail_on_errors,
+)
 from kvorum.client.rights import on_group
 
 if TYPE_CHECKING:
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 
 _STATES = (
     "Empty",
+    "NotReady",
     "PreparingRebalance",
     "CompletingRebalance",
     "Assigning",
@@ -26,12 +34,12 @@ _STATES = (
 )
 
 
-_TYPES = ("classic", "consumer", "share")
+_TYPES = ("classic", "consumer", "share", "streams")
 
 
 @click.group()
 def groups() -> None:
-    """List, describe, delete groups, also share groups; reset or delete their offsets."""
+    """List, describe, delete groups of all types; reset or delete their offsets."""
 
 
 groups.add_command(reset_offsets)
@@ -70,9 +78,15 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], **options: Any)
 @cluster_options
 def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
     """Offsets and lag of groups NAMES, or their members."""
-    found = _client(options).describe(list(names))
-    if is_structured(options["output"]):
-        show(options["output"], found)
+    found, failures = _of_each(names, _client(options).describe)
+    if found:
+        _show_described(options["output"], found, members=members)
+    _end_with(failures)
+
+
+def _show_described(output: str, found: Sequence[Row], *, members: bool) -> None:
+    if is_structured(output):
+        show(output, found)
         return
     key = "members" if members else "offsets"
     rows = [
@@ -84,7 +98,9 @@ def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
     columns = ["topic", "partition", "committed_offset", "end_offset", "lag", "member_id"]
     if members:
         columns = ["member_id", "group_instance_id", "client_id", "client_host", "partitions"]
-    show(options["output"], rows, ["group", "state", *columns])
+        if any(group["type"] == "streams" for group in found):
+            columns += ["active_tasks", "standby_tasks"]
+    show(output, rows, ["group", "state", *columns])
 
 
 @groups.command()
@@ -92,11 +108,41 @@ def describe(names: tuple[str, ...], members: bool, **options: Any) -> None:
 @cluster_options
 def delete(names: tuple[str, ...], **options: Any) -> None:
     """Delete groups NAMES, with their offsets. They must have no members."""
-    rows = _client(options).delete(list(names))
-    show_outcomes(options["output"], rows, ["group", "result"], done="deleted")
-    fail_on_errors(
-        rows, "not deleted", _why_not_deleted, lambda row: on_group("DELETE", row["group"])
-    )
+    rows, failures = _of_each(names, _client(options).delete)
+    if rows:
+        show_outcomes(options["output"], rows, ["group", "result"], done="deleted")
+    try:
+        fail_on_errors(
+            rows, "not deleted", _why_not_deleted, lambda row: on_group("DELETE", row["group"])
+        )
+    except CommandFailed as error:
+        failures.insert(0, error)
+    _end_with(failures)
+
+
+def _of_each(
+    names: Sequence[str], ask: Callable[[list[str]], list[Row]]
+) -> tuple[list[Row], list[CommandFailed]]:
+    """The rows of each name, and the failures of the others. Without a broker that answers, the
+    rest is not asked for: each name would wait for the whole timeout."""
+    rows: list[Row] = []
+    failures: list[CommandFailed] = []
+    for name in dict.fromkeys(names):
+        try:
+            rows += ask([name])
+        except CommandFailed as error:
+            failures.append(error)
+            if error.exit_code == EXIT_UNREACHABLE:
+                break
+    return rows, failures
+
+
+def _end_with(failures: Sequence[CommandFailed]) -> None:
+    """Raise CommandFailed if there are any: a line for all, with the exit code that they share."""
+    if failures:
+        codes = {error.exit_code for error in failures}
+        code = codes.pop() if len(codes) == 1 else EXIT_FAILED
+        raise CommandFailed("; ".join(map(str, failures)), code)
 
 
 def _why_not_deleted(row: dict[str, Any]) -> str:

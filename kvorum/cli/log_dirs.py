@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kvorum.wire.log_dirs_codec import DescribedDirectory
 
 _COLUMNS = [
-    "broker_id", "log_dir", "state", "directory_id", "replicas", "offline_replicas", "size_bytes",
-    "total_bytes", "usable_bytes", "reason",
+    "broker_id", "log_dir", "state", "directory_id", "is_cordoned", "replicas", "moving_in",
+    "offline_replicas", "size_bytes", "size_to_mean", "total_bytes", "usable_bytes", "reason",
 ]  # fmt: skip
 _REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 
@@ -27,7 +27,8 @@ _REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 @cluster_options
 def log_dirs(broker_ids: tuple[int, ...], **options: Any) -> None:
     """Data directories of all brokers, or of the given ones, and which are offline. Damaged
-    replicas, which are offline in a healthy directory, are counted and named.
+    replicas, which are offline in a healthy directory, are counted and named. size_to_mean shows
+    how uneven a broker's directories are: 1.00 is the mean of their bytes.
 
     Exit code 1 if a directory or replica is offline, or if a broker does not answer; 5 if every
     broker refuses the user.
@@ -92,7 +93,9 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
             row |= {
                 "state": "online",
                 "reason": "",
+                "is_cordoned": directory.is_cordoned,
                 "replicas": directory.replicas,
+                "moving_in": len(directory.contents) - directory.replicas,
                 "offline_replicas": directory.offline,
                 "size_bytes": directory.size_bytes,
                 "total_bytes": directory.total_bytes,
@@ -101,6 +104,11 @@ def _asked(broker_id: int, address: tuple[str, int], timeout_s: float) -> list[d
             if directory.offline:
                 _hint(broker_id, directory)
         rows.append(row)
+    sizes = [row["size_bytes"] for row in rows if row["size_bytes"] is not None]
+    mean = sum(sizes) / len(sizes) if sizes else 0
+    for row in rows:
+        if mean and row["size_bytes"] is not None:
+            row["size_to_mean"] = round(row["size_bytes"] / mean, 2)
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kvorum.cli.common import cluster_options, is_structured, show
+from kvorum.cli.common import INT32_MAX, cluster_options, is_structured, show
 from kvorum.cli.completion import controller_ids
 from kvorum.cli.recover import recover
 from kvorum.cli.voters import add_voter, remove_voter
@@ -67,6 +67,21 @@ def status(**options: Any) -> None:
         name = "".join(word.capitalize() for word in key.split("_"))
         text = json.dumps(value) if isinstance(value, list) else value
         click.echo(f"{name + ':':<24}{text}")
+
+
+@quorum.command()
+@click.argument("controller_id", type=click.IntRange(0, INT32_MAX))
+@cluster_options
+def unregister(controller_id: int, **options: Any) -> None:
+    """Remove the registration of a controller that is gone for good. Refused for a voter; a
+    controller that still runs registers again."""
+    from kvorum.cli.backends import open_backend
+
+    backend = open_backend(
+        options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
+    )
+    backend.unregister_controller(controller_id)
+    show(options["output"], {"controller_id": controller_id, "unregistered": True})
 
 
 def _in_words(replica: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:

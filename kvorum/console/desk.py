@@ -25,9 +25,11 @@ from kvorum.console.broker_source import Source
 from kvorum.console.core.news import News, news_between
 from kvorum.console.core.patch import Document, without_nulls
 from kvorum.console.core.sample import Sample
+from kvorum.console.core.share_figures import ShareFigures
 from kvorum.console.core.topics_summary import Summaries, TopicBook
 from kvorum.console.core.views import (
     OF_GROUPS,
+    OF_SHARE_PARTITIONS,
     Facts,
     NoSuchTopic,
     NotThere,
@@ -37,6 +39,7 @@ from kvorum.console.core.views import (
 from kvorum.console.feed import Feed
 from kvorum.console.lab import Lab
 from kvorum.console.message_reader import MessageReader, Question
+from kvorum.console.metrics_pages import MetricsPages
 from kvorum.console.runs import Runs
 from kvorum.console.source import open_broker
 from kvorum.console.travel import Travel
@@ -83,7 +86,7 @@ class Groups:
 class Desk:
     """The readings and actions for one user.
 
-    lab, runs: None without --lab or --runs.
+    lab, runs, metrics: None without --lab, --runs or pages of metrics.
     security: of the user whose rights count; None for the command's own.
     is_user_refused: brokers refuse that user's login, so the user's session is over.
     """
@@ -95,6 +98,7 @@ class Desk:
         timeout_s: float,
         lab: Lab | None,
         runs: Runs | None,
+        metrics: MetricsPages | None = None,
         security: ClientSecurity | None = None,
     ) -> None:
         self.source = source
@@ -121,13 +125,16 @@ class Desk:
         self.processes: Feed[Any] | None = None
         if lab is not None:
             self.processes = Feed("lab", lab.processes, interval_s=LAB_INTERVAL_S)
+        self.figures: Feed[ShareFigures] | None = None
+        if metrics is not None:
+            self.figures = Feed("metrics", metrics.share_figures, interval_s=GROUPS_INTERVAL_S)
 
     @contextlib.asynccontextmanager
     async def running(self, on_failure: Callable[[BaseException], None]) -> AsyncIterator[None]:
         """The readings go on within this block, as far as somebody wants them. on_failure: called
         with an error of the console itself."""
         tasks = TaskGroup(on_failure)
-        for feed in self._feeds("groups"):
+        for feed in self._feeds("group"):
             tasks.spawn(feed.run(), f"console {feed.name}")
         try:
             yield
@@ -220,6 +227,8 @@ class Desk:
         feeds: list[Feed[Any]] = [self.cluster]
         if name in OF_GROUPS:
             feeds.append(self.groups)
+        if self.figures is not None and name in OF_SHARE_PARTITIONS:
+            feeds.append(self.figures)
         if self.processes is not None:
             feeds.append(self.processes)
         return feeds
@@ -238,6 +247,8 @@ class Desk:
             processes={} if self.processes is None else self.processes.value or {},
             groups=None if groups is None else groups.rows,
             groups_left_out=0 if groups is None else groups.left_out,
+            figures=None if self.figures is None else self.figures.value,
+            reads_metrics=self.figures is not None,
         )
 
     def meta(self, name: str) -> Document:

@@ -673,6 +673,22 @@ class UnregisterBrokerReply(_message.Message):
     end_offset: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class UnregisterControllerRequest(_message.Message):
+    __slots__ = ("controller_id",)
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    def __init__(self, controller_id: _Optional[int] = ...) -> None: ...
+
+class UnregisterControllerReply(_message.Message):
+    __slots__ = ("status", "leader_id", "end_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    leader_id: int
+    end_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., leader_id: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
 class DescribeQuorumRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

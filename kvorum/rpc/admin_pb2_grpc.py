@@ -114,6 +114,11 @@ class AdminStub(object):
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
                 response_deserializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerReply.FromString,
                 _registered_method=True)
+        self.UnregisterController = channel.unary_unary(
+                '/kvorum.rpc.Admin/UnregisterController',
+                request_serializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterControllerRequest.SerializeToString,
+                response_deserializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterControllerReply.FromString,
+                _registered_method=True)
         self.DescribeQuorum = channel.unary_unary(
                 '/kvorum.rpc.Admin/DescribeQuorum',
                 request_serializer=kvorum_dot_rpc_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
@@ -247,6 +252,12 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UnregisterController(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeQuorum(self, request, context):
         """Any controller answers with what it knows itself; only the leader knows the replicas' lag.
         """
@@ -371,6 +382,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.UnregisterBroker,
                     request_deserializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerRequest.FromString,
                     response_serializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerReply.SerializeToString,
+            ),
+            'UnregisterController': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnregisterController,
+                    request_deserializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterControllerRequest.FromString,
+                    response_serializer=kvorum_dot_rpc_dot_admin__pb2.UnregisterControllerReply.SerializeToString,
             ),
             'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQuorum,
@@ -835,6 +851,33 @@ class Admin(object):
             '/kvorum.rpc.Admin/UnregisterBroker',
             kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
             kvorum_dot_rpc_dot_admin__pb2.UnregisterBrokerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnregisterController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvorum.rpc.Admin/UnregisterController',
+            kvorum_dot_rpc_dot_admin__pb2.UnregisterControllerRequest.SerializeToString,
+            kvorum_dot_rpc_dot_admin__pb2.UnregisterControllerReply.FromString,
             options,
             channel_credentials,
             insecure,

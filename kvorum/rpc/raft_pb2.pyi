@@ -195,14 +195,16 @@ class FetchSnapshotResponse(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., error: _Optional[int] = ..., position: _Optional[int] = ..., size: _Optional[int] = ..., data: _Optional[bytes] = ..., leader_address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
 
 class AddVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter", "is_dry_run")
+    __slots__ = ("cluster_id", "voter", "is_dry_run", "is_answered_early")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_FIELD_NUMBER: _ClassVar[int]
     IS_DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    IS_ANSWERED_EARLY_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter: Voter
     is_dry_run: bool
-    def __init__(self, cluster_id: _Optional[str] = ..., voter: _Optional[_Union[Voter, _Mapping]] = ..., is_dry_run: bool = ...) -> None: ...
+    is_answered_early: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., voter: _Optional[_Union[Voter, _Mapping]] = ..., is_dry_run: bool = ..., is_answered_early: bool = ...) -> None: ...
 
 class RemoveVoterRequest(_message.Message):
     __slots__ = ("cluster_id", "node_id", "directory_id", "is_dry_run")

@@ -7,8 +7,12 @@ call blocks. A caller that must not block, such as the event loop for an fsync, 
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import functools
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -34,6 +38,11 @@ class DiskFile(Protocol):
         ...
 
     def truncate(self, size: int) -> None: ...
+
+    def reserve(self, size: int) -> None:
+        """Reserve disk space for a file of this size, whose size stays as it is; a later `truncate`
+        releases what is not used. Does nothing where the file system cannot. Raises OSError."""
+        ...
 
     def sync(self) -> None:
         """Return once every byte written so far survives a power loss (fdatasync)."""
@@ -165,6 +174,13 @@ class OsDiskFile:
             failure.filename = self.path
             raise
 
+    def reserve(self, size: int) -> None:
+        if sys.platform != "linux":
+            return
+        error = _reserve(self._fd, size)
+        if error and error not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(error, os.strerror(error), self.path)
+
     def sync(self) -> None:
         try:
             _fdatasync(self._fd)
@@ -265,3 +281,19 @@ def _fdatasync_or_fsync() -> Callable[[int], None]:
 
 
 _fdatasync = _fdatasync_or_fsync()
+
+_KEEP_SIZE = 1
+"""FALLOC_FL_KEEP_SIZE of fallocate(2)."""
+
+
+def _reserve(fd: int, size: int) -> int:
+    """Linux's fallocate, which Python lacks: posix_fallocate would let the file grow, and the size
+    of a segment's file says where its batches end. Returns an errno, 0 for none."""
+    return 0 if _fallocate()(fd, _KEEP_SIZE, 0, size) == 0 else ctypes.get_errno()
+
+
+@functools.cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    function = ctypes.CDLL(None, use_errno=True).fallocate
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return function

@@ -87,6 +87,9 @@ class MemoryFile:
         if size != len(inode.data):
             inode.apply(size, None)
 
+    def reserve(self, size: int) -> None:
+        self._open_inode()
+
     def sync(self) -> None:
         inode = self._open_inode()
         self._disk.before("sync", self.path)

@@ -1,7 +1,8 @@
-"""Hand-written codec of Fetch (key 1) v4-17: requests parsed in place, responses with file slices.
+"""Hand-written codec of Fetch (key 1) v4-18: requests parsed in place, responses with file slices.
 
 v5 log start, v7 sessions (KIP-227), v9 leader epochs, v11 rack, v12 flexible and last fetched epoch
-(KIP-595), v13 topic ids, v15 replica state, v16 node endpoints, v17 directory ids (skipped).
+(KIP-595), v13 topic ids, v15 replica state, v16 node endpoints, v17 directory ids and v18
+high watermarks of followers (KIP-1166; both skipped: only nodes of Kafka's quorum use them).
 Aborted transactions are null unless the client reads committed records only.
 """
 

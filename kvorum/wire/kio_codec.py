@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
@@ -107,13 +108,18 @@ def milliseconds(value: Any) -> int:
 
 @functools.cache
 def message_class(name: str, version: int, kind: str) -> Any:
-    """kio's class of one message; kind is "request" or "response"."""
-    module = importlib.import_module(f"kio.schema.{name}.v{version}.{kind}")
+    """The class of one message: ours where kio has none (`kvorum/wire/schemas`), else kio's.
+
+    kind: "request" or "response".
+    """
+    ours = f"kvorum.wire.schemas.{name}_v{version}_{kind}"
+    is_ours = importlib.util.find_spec(ours) is not None
+    module = importlib.import_module(ours if is_ours else f"kio.schema.{name}.v{version}.{kind}")
     wanted = (name.replace("_", "") + kind).lower()
     for attribute, value in vars(module).items():
         if attribute.lower() == wanted:
             return value
-    raise WireError(f"kio has no {kind} {name} v{version}")
+    raise WireError(f"{module.__name__} has no {kind} {name} v{version}")
 
 
 @functools.cache

@@ -19,6 +19,7 @@ OWN_CLIENT_ID = "kvorum-cli"
 DIRECTORY_ID_TAG = 10_000
 REASON_TAG = 10_001
 OFFLINE_TAG = 10_002
+CORDONED_TAG = 10_003
 """Tags within a directory's result, far above those that Kafka will use."""
 OFFLINE_NAMES_MAX = 20
 """Limit of named offline replicas in an online directory; all of them are counted."""
@@ -26,11 +27,25 @@ _COUNT = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedReplica:
+    """One replica in a data directory.
+
+    is_future: a move fills it, and it will take the place of the replica in another directory.
+    """
+
+    topic: str
+    partition_id: int
+    size_bytes: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedDirectory:
     """One data directory of a DescribeLogDirs response.
 
     directory_id: 16 bytes; None if the broker does not send it or could not read it.
-    replicas, size_bytes: of the replicas in it.
+    contents: the replicas in it, those that move to it included.
+    is_cordoned: it takes no new replicas (KIP-1066).
     total_bytes, usable_bytes: of the file system, -1 if unknown.
     offline: number of offline (damaged) replicas in an online directory, None if the broker does
         not send it.
@@ -41,12 +56,22 @@ class DescribedDirectory:
     path: str
     directory_id: bytes | None
     reason: str
-    replicas: int
-    size_bytes: int
+    contents: tuple[DescribedReplica, ...]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool = False
     offline: int | None = None
     offline_names: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that is in it."""
+        return sum(replica.size_bytes for replica in self.contents)
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas, without those that move to it."""
+        return sum(not replica.is_future for replica in self.contents)
 
 
 def pack_offline(names: Sequence[str]) -> bytes:
@@ -73,14 +98,19 @@ def read_answer(data: bytes) -> tuple[int, list[DescribedDirectory]]:
 
 def _directory(reader: Reader) -> DescribedDirectory:
     error, path = reader.int16(), reader.string(True)
-    replicas = size_bytes = 0
+    contents = []
     for _ in range(reader.array_count(True)):
-        reader.string(True)  # the topic
+        topic = reader.string(True) or ""
         for _ in range(reader.array_count(True)):
-            reader.int32()
-            size_bytes += reader.int64()
-            replicas += 1
-            reader.skip(8 + 1)  # offset lag, whether it is a future log
+            partition_id, size_bytes, _ = reader.int32(), reader.int64(), reader.int64()
+            contents.append(
+                DescribedReplica(
+                    topic=topic,
+                    partition_id=partition_id,
+                    size_bytes=size_bytes,
+                    is_future=reader.buffer[reader.skip(1)] != 0,
+                )
+            )
             reader.skip_tags()
         reader.skip_tags()
     total_bytes, usable_bytes = reader.int64(), reader.int64()
@@ -91,10 +121,10 @@ def _directory(reader: Reader) -> DescribedDirectory:
         path=path,
         directory_id=own.get(DIRECTORY_ID_TAG),
         reason=own.get(REASON_TAG, b"").decode("utf-8", "replace"),
-        replicas=replicas,
-        size_bytes=size_bytes,
+        contents=tuple(contents),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
+        is_cordoned=CORDONED_TAG in own,
         offline=offline,
         offline_names=names,
     )

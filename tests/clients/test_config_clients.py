@@ -64,8 +64,11 @@ def test_kafka_configs_alters_and_describes_a_topic(cluster, kafka_configs):
     assert "{DEFAULT_CONFIG:message.max.bytes=1048588}" in every
     kafka_configs("--alter", *topic, "--delete-config", "retention.ms")
     assert "retention.ms=" not in kafka_configs("--describe", *topic)
-    assert "begun at segment.ms exactly" in refused(
-        cluster, "--alter", *topic, "--add-config", "segment.jitter.ms=5"
+    kafka_configs("--alter", *topic, "--add-config", "segment.jitter.ms=5,preallocate=true")
+    assert "segment.jitter.ms=5" in kafka_configs("--describe", *topic)
+    kafka_configs("--alter", *topic, "--delete-config", "segment.jitter.ms,preallocate")
+    assert "as logs have no remote tier" in refused(
+        cluster, "--alter", *topic, "--add-config", "remote.storage.enable=true"
     )
 
 

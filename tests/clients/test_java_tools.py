@@ -169,7 +169,8 @@ def test_kafka_features_describes_downgrades_and_upgrades(cluster):
         return dict(re.findall(row, features("describe")))
 
     others = {
-        "group.version": "1", "metadata.version": "4.3-IV0", "share.version": "2",
+        "group.version": "1", "kraft.version": "0", "metadata.version": "4.4-IV2",
+        "share.version": "2", "streams.version": "1",
         "transaction.version": "2",
     }  # fmt: skip
     assert finalized() == {elr: "1", **others}

@@ -25,10 +25,6 @@ from tests.live.by_hand import HandMade
 from tests.live.cluster import run_kvorum
 from tests.polling import eventually
 
-UNHEEDED = {(family, "a forged token") for family in ("aiokafka", "kafka-python", "kafkajs")}
-"""These clients take the refusal of a token for a success and go on. Kafka answers their next
-request with ILLEGAL_SASL_STATE and closes; Kvorum closes."""
-
 OF_KCAT = {"PLAIN", "mutual TLS"}
 """Kafka 4 refuses the SCRAM of librdkafka before 2.6, such as kcat's here: it sends its nonce twice
 (CVE-2024-56128)."""
@@ -89,7 +85,7 @@ def test_a_family_sees_of_kvorum_what_it_sees_of_kafka(
     differing = {
         name: {"kvorum": outcome, "kafka": expected[name]}
         for name, outcome in found.items()
-        if outcome != expected[name] and (family.name, name) not in UNHEEDED
+        if outcome != expected[name]
     }
     assert differing == {}
     read = {name for name, outcome in found.items() if outcome == "read"}

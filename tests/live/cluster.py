@@ -193,8 +193,10 @@ class Cluster:
         links: Path | None = None,
         config: Path | None = None,
         is_secure: bool = False,
+        has_metrics: bool = False,
     ) -> None:
-        """is_secure: see `kvorum dev --secure`."""
+        """is_secure: see `kvorum dev --secure`. has_metrics: each node has a page, on a free
+        port."""
         self.ports = Ports()
         self.data_dir = folder / "data"
         self._error_file = folder / "launcher.err"
@@ -207,6 +209,8 @@ class Cluster:
             self._arguments += ["--config", str(config)]
         if is_secure:
             self._arguments.append("--secure")
+        if has_metrics:
+            self._arguments += ["--metrics-port", "0"]
         self.command_config = self.data_dir / "secrets" / "admin.properties" if is_secure else None
         if links is not None:
             self._arguments += ["--links", str(links)]

@@ -20,6 +20,8 @@ LEVEL = "metadata.version"
 ELR = "eligible.leader.replicas.version"
 GV = "group.version"
 SV = "share.version"
+KV = "kraft.version"
+STREAMS = "streams.version"
 TV = "transaction.version"
 
 
@@ -28,7 +30,7 @@ def old(tmp_path: Path) -> Iterator[HandMade]:
     """Nodes that know metadata.version up to 26 only, as of a build before 28."""
     made = HandMade(tmp_path, controllers=3, brokers=1, settings=["metadata.version.max=26"])
     made.start(*NODES)
-    begun = {LEVEL: 26, ELR: 0, GV: 0, SV: 0, TV: 0}
+    begun = {LEVEL: 26, ELR: 0, GV: 0, KV: 0, SV: 0, STREAMS: 0, TV: 0}
     eventually(lambda: described(made) == begun, "the cluster has begun at 26")
     yield made
     made.close()
@@ -43,7 +45,7 @@ def described(cluster: HandMade) -> dict[str, int]:
 
 def upgrade(cluster: HandMade, *arguments: str) -> Any:
     return run_kvorum(
-        "features", "upgrade", "--feature", f"{LEVEL}=30", *arguments, "-b", cluster.bootstrap
+        "features", "upgrade", "--feature", f"{LEVEL}=33", *arguments, "-b", cluster.bootstrap
     )
 
 
@@ -74,18 +76,18 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
         restart_newer(old, name)
 
         def has_told(name: str = name) -> bool:
-            return registered_levels(old).get(name) == 30
+            return registered_levels(old).get(name) == 33
 
         eventually(has_told, f"{name} has registered anew")
     tried = upgrade(old, "--dry-run", "-o", "json")
     assert json.loads(tried.stdout) == [
-        {"feature": LEVEL, "level": 30, "error": "NONE", "message": "", "changed": False}
+        {"feature": LEVEL, "level": 33, "error": "NONE", "message": "", "changed": False}
     ]
     assert described(old)[LEVEL] == 26
-    more = {ELR: 1, GV: 1, SV: 2, TV: 2}
+    more = {ELR: 1, GV: 1, KV: 1, SV: 2, STREAMS: 1, TV: 2}
     done = upgrade(old, *(f"--feature={name}={level}" for name, level in more.items()))
     assert done.returncode == 0, done.stdout + done.stderr
-    eventually(lambda: described(old) == {LEVEL: 30, **more}, "all levels are finalised")
+    eventually(lambda: described(old) == {LEVEL: 33, **more}, "all levels are finalised")
 
     # From now on a node of the older build is kept out, and says why.
     old.stop("broker-101")
@@ -103,7 +105,7 @@ def test_rolling_upgrade_node_by_node_then_the_level(old: HandMade) -> None:
 
 def test_through_a_controller_the_levels_are_those_of_all_nodes(old: HandMade) -> None:
     restart_newer(old, "broker-101")
-    eventually(lambda: registered_levels(old).get("broker-101") == 30, "the broker is newer")
+    eventually(lambda: registered_levels(old).get("broker-101") == 33, "the broker is newer")
     done = run_kvorum(
         "features", "describe", "-o", "json", "--bootstrap-controller", old.bootstrap_controller
     )

@@ -46,7 +46,7 @@ BY_ALL = (
     "quorum timeline",
     "quorum remove-voter --id 3 --dry-run",
     "features describe",
-    "features upgrade --feature metadata.version=30 --dry-run",
+    "features upgrade --feature metadata.version=33 --dry-run",
     "health",
     "cluster check",
     "cluster roll --dry-run --restart-command {node}",

@@ -119,6 +119,34 @@ MUTANTS = (
         "broker_id, eligible, is_lost=False),",
         tests=("tests/test_metadata/test_elections.py",),
     ),
+    of_decisions(
+        "voter-unregistered",
+        "the registration of a voter stays, with the levels that the voter supports",
+        UNREGISTER,
+        "    if controller_id in context.voter_ids:\n",
+        "    if False:\n",
+    ),
+    of_decisions(
+        "unregistered-below-its-level",
+        "a controller's registration is removed only at the level that records it",
+        UNREGISTER,
+        "    if level < UNREGISTER_LEVEL:\n",
+        "    if False:\n",
+    ),
+    of_decisions(
+        "other-kind-of-voters",
+        "a quorum keeps the kind of voters that it was made with",
+        FEATURES,
+        "    if name == KRAFT_VERSION and not own",
+        "    if False and not own",
+    ),
+    of_decisions(
+        "groups-without-bounds",
+        "a controller's properties bound the configs of groups",
+        CONTROLLER,
+        "return alter_configs(image, request, self._config)",
+        "return alter_configs(image, request)",
+    ),
     # Sessions.
     of_decisions(
         "session-of-another-epoch-breaks",

@@ -69,8 +69,8 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "        return all(row not in group.holders for row in missing)\n",
      "        return False\n"),
     ("migration-quiet-topics", "a topic's new partitions make classic members join again", MEMBERSHIP,
-     "    return group.is_metadata_stale and metadata_hash(group, image) != group.metadata_hash\n",
-     "    return False\n"),
+     "        and topics_hash(group.subscribed_topics(), image) != group.metadata_hash\n",
+     "        and False\n"),
     ("migration-sync-of-any-generation", "an assignment is of one generation", MEMBERSHIP,
      "    if request.generation_id != member.member_epoch:\n"
      "        return Synced(error=ErrorCode.ILLEGAL_GENERATION)\n", ""),

@@ -9,6 +9,7 @@ RUNS = "kvorum/broker/share/core/runs.py"
 SESSIONS = "kvorum/broker/share/core/sessions.py"
 LED = "kvorum/broker/share/led_share_partition.py"
 LETTERS = "kvorum/broker/share/dead_letters.py"
+ATTEMPTS = "kvorum/broker/share/core/dead_letter_attempts.py"
 LETTER_RULES = "kvorum/broker/share/core/dead_letters.py"
 MANAGER = "kvorum/broker/share/manager.py"
 SHARD = "kvorum/broker/share_state/shard.py"
@@ -109,8 +110,12 @@ _DEAD_LETTERS: tuple[tuple[str, str, str, str, str], ...] = (
     ("share-letters-of-the-one-before", "a new leader writes what is left of dead letters", LED,
      "        self._begin_dead_letters(self.core)\n        self.wake()\n",
      "        self.wake()\n"),
-    ("share-letter-tried-once", "a dead letter without a place for now is tried again", LED,
-     "                if not is_final(written):\n", "                if False:\n"),
+    ("share-letter-tried-once", "a dead letter without a place for now is tried again", ATTEMPTS,
+     " and answer.code not in _FINAL:\n", " and False:\n"),
+    ("share-one-record-takes-all-letters", "records are tried alone if a topic refuses one", ATTEMPTS,
+     " and first < last:\n", " and False:\n"),
+    ("share-letters-seen-once", "dead letters that come later are looked for", PARTITION,
+     "        if state is _ARCHIVING:\n            self._may_have_letters = True\n", ""),
     ("share-any-topic-for-letters", "the topic says that it may have dead letters", LETTERS,
      '.get(DEAD_LETTERS_ENABLE, "").strip().lower() == "true":', '.get(DEAD_LETTERS_ENABLE, "true"):'),
     ("share-part-of-a-large-letter", "a batch of dead letters keeps to the topic's limit", LETTER_RULES,
@@ -136,6 +141,7 @@ MUTANTS = (
         _DEAD_LETTERS,
         tests=(
             "tests/test_share/test_share_partition.py",
+            "tests/test_share/test_dead_letter_attempts.py",
             "tests/test_share/test_dead_letters.py",
         ),
     ),

@@ -130,6 +130,14 @@ MUTANTS = (
         "    if False:\n",
     ),
     Mutant(
+        "every-change-waits",
+        "a change whose client does not wait for the commit is answered at once",
+        CHANGES,
+        "    if isinstance(request, AddVoterRequest) and request.is_answered_early:\n",
+        "    if False:\n",
+        has_simulator=False,
+    ),
+    Mutant(
         "change-stops-the-quorum",
         "a change is refused if no majority of the new set can be reached",
         CHANGES,

@@ -18,7 +18,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "            except OSError as failure:\n                # A client that has reset",
      "            except KeyError as failure:\n                # A client that has reset"),
     ("broker-kept-out", "brokers are let in when clients have taken all places", SERVER,
-     "listener.is_for_brokers and self._close_for_a_broker(listener.name or \"\")", "False"),
+     "listener.is_for_brokers and self._close_for_a_broker(name)", "False"),
     ("broker-at-a-brokers-cost", "a broker takes no place of another one", SERVER,
      "if one.listener != listener_name", "if True"),
     ("stranger-for-ever", "who has logged in shares no memory of strangers", CONNECTION,

@@ -135,6 +135,11 @@ def make_group_and_transaction(client: RawClient) -> None:
         "the group has its member",
     )
     make_share_group(client)
+    version, joining = REQUESTS["streams_group_heartbeat"]
+    eventually(
+        lambda: client.call("streams_group_heartbeat", version, joining).error_code == 0,
+        "the Streams group has its member",
+    )
     begin_transaction(client)
 
 

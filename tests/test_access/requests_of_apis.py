@@ -7,6 +7,7 @@ from typing import Any
 from tests.test_broker.raw_client import batch, fetch_values, produce_values
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "readers", "payments"
+STREAMS_GROUP = "streamers"
 SHARE_GROUP = "sharers"
 TOPIC_ID = b"the topic's id.."
 """In place of the id that the topic has on the broker."""
@@ -99,6 +100,31 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
     "share_group_describe": (1, {
         "group_ids": [SHARE_GROUP], "include_authorized_operations": False,
     }),
+    "streams_group_heartbeat": (1, {
+        "group_id": STREAMS_GROUP, "member_id": "m", "member_epoch": 0,
+        "endpoint_information_epoch": 0, "instance_id": None, "rack_id": None,
+        "rebalance_timeout": 1_000, "active_tasks": [], "standby_tasks": [], "warmup_tasks": [],
+        "process_id": "p", "user_endpoint": None, "client_tags": [], "task_offsets": None,
+        "task_end_offsets": None, "shutdown_application": False,
+        "topology": {"epoch": 0, "subtopologies": [{
+            "subtopology_id": "0", "source_topics": [TOPIC], "source_topic_regex": [],
+            # No cluster has so many brokers: the topic stays missing.
+            "state_changelog_topics": [{
+                "name": "never-made", "partitions": 0, "replication_factor": 99,
+                "topic_configs": [],
+            }],
+            "repartition_sink_topics": [], "repartition_source_topics": [],
+            "copartition_groups": [],
+        }]},
+    }),
+    "streams_group_describe": (1, {
+        "group_ids": [STREAMS_GROUP], "include_authorized_operations": False,
+        "include_topology_description": False,
+    }),
+    "streams_group_topology_description_update": (0, {
+        "group_id": STREAMS_GROUP, "member_id": "m", "topology_epoch": 0,
+        "topology_description": {"subtopologies": [], "global_stores": []},
+    }),
     "share_fetch": (2, {
         "group_id": SHARE_GROUP, "member_id": "m", "share_session_epoch": 0, "max_wait": 0,
         "min_bytes": 1, "max_bytes": 1_000, "max_records": 1, "batch_size": 1,
@@ -180,6 +206,9 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
         _config(kind, name, configs=[]) for kind, name in _CONFIG_RESOURCES
     ]}),
     "list_config_resources": (1, {"resource_types": []}),
+    "alter_replica_log_dirs": (2, {"dirs": [
+        {"path": "/nowhere", "topics": [{"name": TOPIC, "partitions": [0]}]},
+    ]}),
     "describe_log_dirs": (4, {"topics": None}),
     "elect_leaders": (2, {"election_type": 0, "timeout": 1_000, "topic_partitions": [
         {"topic": TOPIC, "partitions": [0]},
@@ -199,6 +228,7 @@ REQUESTS: dict[str, tuple[int, dict[str, Any]]] = {
     "describe_quorum": (0, {"topics": []}),
     "update_features": (1, {"timeout": 1_000, "feature_updates": [], "validate_only": True}),
     "unregister_broker": (0, {"broker_id": 99}),
+    "unregister_controller": (0, {"controller_id": 99}),
     "add_raft_voter": (0, {
         "cluster_id": None, "timeout": 1_000, "voter_id": 9, "voter_directory_id": bytes(16),
         "listeners": [],

@@ -88,6 +88,7 @@ from kvorum.metadata.rpc.calls import (
     LIST_REASSIGNMENTS,
     RENEW_DELEGATION_TOKEN,
     UNREGISTER_BROKER,
+    UNREGISTER_CONTROLLER,
     UPDATE_FEATURES,
     ControllerCall,
     Reply,
@@ -344,6 +345,9 @@ class BrokerSide(DirectoriesSide):
         UNREGISTER_BROKER: lambda self, asked: Rejected(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {asked.broker_id}"
         ),
+        UNREGISTER_CONTROLLER: lambda self, asked: Rejected(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"no controller {asked.controller_id}"
+        ),
     }
 
     async def describe_quorum(self) -> QuorumDescription | Rejected:
@@ -486,6 +490,7 @@ class Cluster(DirectoryHost):
         await broker.manager.assignments.stop()
         broker.manager.isolation.stop()
         await broker.manager.cleaner.stop()
+        await broker.manager.moves.halt()
         await broker.manager._background_jobs.stop()
 
     def fence(self, broker_id: int) -> None:

@@ -84,6 +84,7 @@ _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("flush.ms", "5", "log.config.flush_ms", 5),
     ("index.interval.bytes", "5", "log.config.index_interval_bytes", 5),
     ("max.compaction.lag.ms", "5", "config.compaction.max_lag_ms", 5),
+    ("max.decompressed.message.bytes", "500", "config.decompressed_record_bytes_max", 500),
     ("max.message.bytes", "500", "log.config.max_message_bytes", 500),
     ("message.timestamp.after.max.ms", "5", "config.timestamp_after_max_ms", 5),
     ("message.timestamp.before.max.ms", "5", "config.timestamp_before_max_ms", 5),
@@ -91,10 +92,12 @@ _TAKEN_OVER: tuple[tuple[str, str, str, Any], ...] = (
     ("min.cleanable.dirty.ratio", "0.25", "config.compaction.min_cleanable_dirty_ratio", 0.25),
     ("min.compaction.lag.ms", "5", "config.compaction.min_lag_ms", 5),
     ("min.insync.replicas", "2", "core.min_insync_replicas", 2),
+    ("preallocate", "true", "log.segments.reserved_bytes", 1 << 30),
     ("retention.bytes", "5", "log.config.retention_bytes", 5),
     ("retention.ms", "5", "log.config.retention_ms", 5),
     ("segment.bytes", "1048576", "log.config.segment_bytes", 1 << 20),
     ("segment.index.bytes", "800", "log.config.index_bytes_max", 800),
+    ("segment.jitter.ms", "5", "log.config.segment_jitter_ms", 5),
     ("segment.ms", "5", "log.config.segment_ms", 5),
 )
 
@@ -254,6 +257,37 @@ def test_the_limit_of_connections_moves(client: RawClient, harness: Harness) -> 
     let_in = RawClient(port)
     assert entry(let_in, BROKER, "1", "max.connections").value == "50"
     let_in.close()
+
+
+def test_a_listener_has_a_limit_of_its_own(client: RawClient, harness: Harness) -> None:
+    server = harness.cluster.brokers[1].server
+    port = harness.run(server.start("127.0.0.1", 0, listener_name="CLIENTS"))
+    name = "listener.name.clients.max.connections"
+    assert alter(client, BROKER, "1", **{name: "1"}).error_code is KioError.none
+    first = RawClient(port)
+    assert entry(first, BROKER, "1", "max.connections").value == "10000"
+    turned_away = RawClient(port)
+    assert turned_away.is_closed_by_peer()
+    elsewhere = RawClient(harness.cluster.brokers[1].port)
+    assert alter(elsewhere, BROKER, "1", **{name: "2"}).error_code is KioError.none
+    let_in = RawClient(port)
+    assert entry(let_in, BROKER, "1", "max.connections").value == "10000"
+    for one in (first, turned_away, elsewhere, let_in):
+        one.close()
+
+
+def test_the_limit_of_an_address_moves(client: RawClient, harness: Harness) -> None:
+    port = harness.cluster.brokers[1].port
+    overrides = "max.connections.per.ip.overrides"
+    assert alter(client, BROKER, "", **{overrides: "127.0.0.1"}).error_code != KioError.none
+    alter(client, BROKER, "", **{overrides: "127.0.0.1:1"})
+    turned_away = RawClient(port)
+    assert turned_away.is_closed_by_peer()
+    alter(client, BROKER, "", **{overrides: "10.0.0.1:1, 127.0.0.1:50"})
+    let_in = RawClient(port)
+    assert entry(let_in, BROKER, "1", "max.connections").value == "10000"
+    for one in (turned_away, let_in):
+        one.close()
 
 
 def test_what_cannot_be_obeyed_is_passed_over_and_the_level_below_holds(

@@ -98,7 +98,7 @@ class Brokers:
     def rows(self, broker_id: int) -> list[Row]:
         def read() -> list[Row]:
             replica = self.cluster.replica(broker_id, EVENTS_TOPIC)
-            pieces = read_back(replica.log)
+            pieces = read_back(lambda: replica.log)
             return [(r.key.decode(), r.value) for piece in pieces for r in piece]  # type: ignore[union-attr]
 
         return self.harness.call(read)

@@ -57,6 +57,13 @@ def test_a_node_is_added_with_its_controller_listener(answer: Rejected | None) -
     assert voters.asked == [(AddVoterRequest(cluster_id="named", voter=voter), 1500)]
 
 
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_a_client_may_have_its_answer_before_the_change_is_committed(is_patient: bool) -> None:
+    voters = Voters(None)
+    assert handled(add_raft_voter, voters, ack_when_committed=is_patient) == (0, None)
+    assert [request.is_answered_early for request, _ in voters.asked] == [not is_patient]
+
+
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_node_is_removed_by_its_directory(answer: Rejected | None) -> None:
     voters = Voters(answer)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kvorum.broker.groups.classic.subscription import assigned_partitions, subscribed_topics
+from kvorum.cli.groups import _end_with, _of_each
+from kvorum.client.connection import BrokerGone
+from kvorum.client.failures import EXIT_FAILED, EXIT_NOT_AUTHORIZED, CommandFailed
 from tests.clients.groups import QUICK_GROUPS, Reader, fill, together
 from tests.live.cluster import Cluster
 from tests.test_groups.world import subscription
@@ -62,6 +68,60 @@ def test_a_group_that_is_not_there_fails_with_its_name(cluster):
     assert (
         "nobodys (GROUP_ID_NOT_FOUND: there is no such group; kvorum groups list" in missing.stderr
     )
+
+
+@pytest.mark.live
+def test_the_groups_that_are_there_are_shown_beside_those_that_are_missing(cluster):
+    topic = ("--topic", "several", "--to-earliest", "--execute")
+    fill(cluster.bootstrap, "several", replicas=2)
+    for name in ("a", "b"):
+        assert cluster.cli("groups", "reset-offsets", name, *topic).returncode == 0
+    no_x, no_y = (
+        f"group {name}: GROUP_ID_NOT_FOUND: the cluster has no such group" for name in ("x", "y")
+    )
+    described = cluster.cli("groups", "describe", "x", "a", "y", "b", "-o", "json")
+    assert described.returncode == 1
+    assert described.stderr == f"kvorum: {no_x}; {no_y}\n"
+    assert [group["group"] for group in json.loads(described.stdout)] == ["a", "b"]
+    shown = cluster.cli("groups", "describe", "a", "x")
+    assert (shown.returncode, shown.stderr) == (1, f"kvorum: {no_x}\n")
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["GROUP", *["a"] * 4]
+    none = cluster.cli("groups", "describe", "x", "-o", "json")
+    assert (none.returncode, none.stdout) == (1, "")
+    deleted = cluster.cli("groups", "delete", "x", "a", "b")
+    assert deleted.returncode == 1
+    assert [line.split() for line in deleted.stdout.splitlines()] == [
+        ["GROUP", "RESULT"], ["x", "GROUP_ID_NOT_FOUND"], ["a", "deleted"], ["b", "deleted"],
+    ]  # fmt: skip
+
+
+def failing(*failures: CommandFailed) -> Callable[[list[str]], list[dict[str, Any]]]:
+    """Asks of one group: these failures for the first names, then a row for each name."""
+    left = list(failures)
+
+    def ask(names: list[str]) -> list[dict[str, Any]]:
+        if left:
+            raise left.pop(0)
+        return [{"group": name} for name in names]
+
+    return ask
+
+
+def test_a_group_that_the_user_may_not_see_does_not_hide_the_others():
+    rows, failures = _of_each(["a", "b"], failing(CommandFailed("no right", EXIT_NOT_AUTHORIZED)))
+    assert rows == [{"group": "b"}]
+    with pytest.raises(CommandFailed, match="no right") as ended:
+        _end_with(failures)
+    assert ended.value.exit_code == EXIT_NOT_AUTHORIZED
+    with pytest.raises(CommandFailed, match="no right; gone") as ended:
+        _end_with([*failures, CommandFailed("gone")])
+    assert ended.value.exit_code == EXIT_FAILED
+
+
+def test_a_cluster_that_does_not_answer_is_not_asked_for_each_group():
+    rows, failures = _of_each(["a", "b"], failing(BrokerGone("no broker answers")))
+    assert rows == []
+    assert [str(failure) for failure in failures] == ["no broker answers"]
 
 
 def test_controllers_are_not_asked_for_groups(cluster):

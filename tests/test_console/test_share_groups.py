@@ -11,6 +11,7 @@ import pytest
 from kvorum.client.cluster.broker_backend import BrokerBackend
 from kvorum.client.failures import EXIT_NOT_AUTHORIZED, CommandFailed
 from kvorum.client.groups.group_client import GroupClient, NoSuchGroup
+from kvorum.console.core.share_figures import ShareFigures
 from kvorum.console.core.views import document_of
 from kvorum.console.desk import described_groups
 from kvorum.console.static_files import FOLDER
@@ -145,7 +146,11 @@ def test_the_page_reads_only_fields_that_the_documents_have():
         "group": "g", "state": "Stable", "type": "share", "protocol": "simple", "coordinator": 1,
         "members": [member], "offsets": [offset],
     }  # fmt: skip
-    facts = facts_with(groups={"g": group})
+    row = {
+        "in_flight": 3, "held": 2, "delivered_once": 1, "delivered_twice": 1, "delivered_more": 1,
+    }  # fmt: skip
+    figures = ShareFigures(rows={("g", "orders", 0): row})
+    facts = facts_with(groups={"g": group}, figures=figures)
     view = document_of("group", facts, {"name": "g"})
     fields = {
         *document_of("groups", facts, {})["rows"]["g"],
@@ -156,3 +161,5 @@ def test_the_page_reads_only_fields_that_the_documents_have():
     read = set(re.findall(r"\br\.(\w+)", script))
     assert len(read) > 10
     assert read <= fields
+    assert row.keys() <= read
+    assert "figures_note" in script and "figures_note" in view

@@ -110,6 +110,18 @@ def test_the_schedulers_interval_of_flushes_holds_where_theirs_is_not_given():
 
 
 @pytest.mark.parametrize(
+    ("given", "jitter_ms"),
+    [
+        ({}, 0),
+        ({"log.roll.jitter.hours": 2}, 7_200_000),
+        ({"log.roll.jitter.hours": 2, "log.roll.jitter.ms": 5}, 5),
+    ],
+)
+def test_the_jitter_of_segments_may_be_given_in_hours(given: dict[str, Any], jitter_ms: int):
+    assert broker_config({**BROKER, **given})[1].log_roll_jitter_ms == jitter_ms
+
+
+@pytest.mark.parametrize(
     ("given", "retention_ms"),
     [
         ({}, 604_800_000),
@@ -130,6 +142,12 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
         ({"log.retention.hours": 0}, "log.retention.hours='0' must lie between 1"),
         ({"log.retention.minutes": "soon"}, "log.retention.minutes='soon' must be a whole number"),
         ({"log.retention.hours": 0, "log.retention.ms": 5}, "log.retention.hours='0' must"),
+        (
+            {"group.consumer.min.session.timeout.ms": 61_000},
+            "group.consumer.min.session.timeout.ms=61000 must not be above "
+            "group.consumer.max.session.timeout.ms=60000",
+        ),
+        ({"group.share.max.delivery.count.limit": 26}, "must lie between 5 and 25"),
         ({"log.roll.hours": "-1"}, "log.roll.hours='-1' must lie between 1"),
         ({"num.io.threads": "many"}, "num.io.threads='many' must be a whole number"),
         ({"process.roles": "broker,controller"}, "a node has one role"),

@@ -7,27 +7,8 @@ from typing import Any
 import pytest
 
 from kvorum.launch.config.properties import broker_config, controller_config
-from kvorum.runtime.errors import ConfigError
+from tests.test_launch.node_properties import BROKER, COMMON, CONTROLLER, PLAIN, SCRAM, refusal
 
-COMMON: dict[str, Any] = {
-    "cluster.id": "H8cXxonAvNgrLxjJFXJs9g",
-    "controller.quorum.voters": "1@h:1",
-    "log.dirs": "/nowhere",
-    "listener.security.protocol.map": "CONTROLLER:SSL",
-    "listener.name.controller.ssl.truststore.type": "PEM",
-    "listener.name.controller.ssl.truststore.location": "/ca.pem",
-    "ssl.keystore.type": "PEM",
-    "ssl.keystore.location": "/node.pem",
-}
-CONTROLLER: dict[str, Any] = {
-    **COMMON,
-    "node.id": 1,
-    "listeners": "CONTROLLER://h:1",
-    "listener.name.controller.ssl.client.auth": "required",
-}
-BROKER: dict[str, Any] = {**COMMON, "node.id": 101, "listeners": "PLAINTEXT://h:9092"}
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AMONG: dict[str, Any] = {
     "listeners": "INSIDE://h:9092,PLAINTEXT://h:9093",
     "listener.security.protocol.map": "CONTROLLER:SSL,INSIDE:SASL_SSL",
@@ -39,13 +20,6 @@ AMONG: dict[str, Any] = {
         f'{SCRAM} required username="broker" password="hidden";'
     ),
 }
-
-
-def refusal(check: Any, properties: dict[str, Any]) -> str:
-    with pytest.raises(ConfigError) as refused:
-        check(properties)
-    assert "hidden" not in str(refused.value)
-    return str(refused.value)
 
 
 def test_a_controller_serves_and_calls_over_tls() -> None:
@@ -93,7 +67,7 @@ def test_the_listener_of_the_controllers_may_have_another_name() -> None:
     [
         ({"listener.security.protocol.map": "CONTROLLER:SASL_SSL"}, "and serve no SASL"),
         ({"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"}, "and serve no SASL"),
-        ({"controller.listener.names": "A,B"}, "must be one name"),
+        ({"controller.listener.names": "A,A"}, "must be the name of the listener"),
         ({"controller.listener.names": "A"}, "has no protocol for the listener A"),
         ({"ssl.keystore.location": ""}, "the listener CONTROLLER needs a certificate"),
         ({"ssl.endpoint.identification.algorithm": "http"}, "must be https, or empty"),

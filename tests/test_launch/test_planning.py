@@ -98,6 +98,45 @@ def test_a_topic_that_a_client_makes_has_as_many_replicas_as_offsets_have(
     assert plan.nodes[-1].properties["default.replication.factor"] == "1"
 
 
+def test_each_node_has_a_page_of_metrics_from_the_given_port_on(tmp_path):
+    plan = plan_cluster(
+        controllers=1, brokers=2, data_dir=str(tmp_path), port=31_000, metrics_port=31_200
+    )
+    assert [node.metrics for node in plan.nodes] == [f"127.0.0.1:{31_200 + at}" for at in range(3)]
+    assert controller_config(plan.nodes[0].properties)[0].metrics == ("127.0.0.1", 31_200)
+    assert broker_config(plan.nodes[2].properties)[0].metrics == ("127.0.0.1", 31_202)
+    check_ports(plan)
+    plain = plan_cluster(controllers=1, brokers=2, data_dir=str(tmp_path), port=31_000)
+    assert [node.metrics for node in plain.nodes] == ["", "", ""]
+
+
+def test_pages_of_metrics_may_have_free_ports_and_links_go_before(tmp_path):
+    shape = {"controllers": 1, "brokers": 1, "port": 31_000, "controller_port": None}
+    guards = reserve_ports(**shape, metrics_port=0)
+    ports = [guard.getsockname()[1] for guard in guards]
+    for guard in guards:
+        guard.close()
+    links = ProxyLinks(advertised={}, peers={}, metrics={"broker-101": "127.0.0.1:31300"})
+    plan = plan_cluster(
+        **shape, metrics_port=0, data_dir=str(tmp_path), free_ports=ports, links=links
+    )
+    assert [node.metrics for node in plan.nodes] == [f"127.0.0.1:{ports[0]}", "127.0.0.1:31300"]
+
+
+def test_a_page_of_metrics_may_not_have_the_port_of_a_listener(tmp_path):
+    plan = plan_cluster(
+        controllers=1, brokers=1, data_dir=str(tmp_path), port=31_000, metrics_port=30_999
+    )
+    words = "broker-101 and the page of metrics of broker-101 would both get port 31000"
+    with pytest.raises(ConfigError, match=f"{words}; move --metrics-port"):
+        check_ports(plan)
+    with pytest.raises(ConfigError, match="give --metrics-port or --set"):
+        plan_cluster(
+            controllers=1, brokers=1, data_dir=str(tmp_path), port=31_000, metrics_port=31_200,
+            settings={"metrics.listener": "HTTP://127.0.0.1:31300"},
+        )  # fmt: skip
+
+
 def test_settings_reach_only_the_nodes_that_know_them(tmp_path):
     plan = plan_cluster(
         controllers=1,
@@ -192,8 +231,8 @@ def test_another_number_of_controllers_is_refused_with_the_way_out(tmp_path, vot
         ({"log.cleanup.policy": "foo"}, "must be empty or a list of compact, delete"),
         ({"broker.heartbeat.interval.ms": 0}, "must lie between 1 and"),
         ({"num.partitions": 0, "request.timeout.ms": 0}, "and 2147483647; request.timeout.ms="),
-        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 30"),
-        ({"metadata.version.max": 31}, "must lie in 26 to 30, which this build knows"),
+        ({"metadata.version.max": 25}, "metadata.version.max=25 must lie in 26 to 33"),
+        ({"metadata.version.max": 34}, "must lie in 26 to 33, which this build knows"),
     ],
 )
 def test_broker_properties_that_cannot_work_are_refused(change, words):

@@ -134,7 +134,7 @@ def test_sound_values_of_topics(name, value):
         ("compression.type", "brotli", "must be one of"),
         ("min.cleanable.dirty.ratio", "1.5", "must lie between 0 and 1"),
         ("min.cleanable.dirty.ratio", "nan", "must be a number"),
-        ("preallocate", "true", "not served"),
+        ("preallocate", "perhaps", "must be true or false"),
         ("leader.replication.throttled.replicas", "x", "partition:broker"),
         ("follower.replication.throttled.replicas", "0:1,*", "partition:broker"),
         ("message.timestamp.type", "x" * (VALUE_LENGTH_MAX + 1), "32768 characters"),

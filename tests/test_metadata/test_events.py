@@ -40,6 +40,7 @@ from kvorum.metadata.image.records import (
     ScramCredential,
     Topic,
     UnregisterBroker,
+    UnregisterController,
 )
 from kvorum.raft.model.voters import Voter, VoterSet
 from kvorum.raft.node.control_records import LeaderChange, leader_change_batch
@@ -158,6 +159,12 @@ def test_an_unregistered_broker() -> None:
     records = (BROKER, UnregisterBroker(101, 0))
     assert last(*records)[:2] == ("removed", "broker_unregistered")
     assert events(*records)[-1].removed == ("broker/101",)
+
+
+def test_an_unregistered_controller() -> None:
+    records = (RegisterController(3, b"i" * 16, (), ()), UnregisterController(3))
+    assert last(*records)[:2] == ("removed", "controller_unregistered")
+    assert events(*records)[-1].removed == ("controller/3",)
 
 
 def test_configs_of_a_resource_until_the_last_one_is_removed() -> None:

@@ -14,15 +14,18 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION,
     RELEASES,
     SHARE_VERSION,
+    STREAMS_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
     FeatureRange,
     level_of,
     limited,
     missing_need,
+    of_quorum,
     unsupported,
 )
 from kvorum.metadata.image.image import EMPTY_IMAGE
@@ -33,6 +36,8 @@ from kvorum.metadata.requests.controller_requests import (
     FeatureUpdate,
     RegisterBrokerRequest,
     RegisterControllerRequest,
+    UnregisterControllerRequest,
+    UnregisteredController,
     UpdateFeatures,
     UpdateKind,
 )
@@ -98,6 +103,9 @@ class Cluster:
         )
         return self.ask(UpdateFeatures(updates=updates, validate_only=validate_only))
 
+    def unregister_controller(self, node_id):
+        return self.ask(UnregisterControllerRequest(controller_id=node_id))
+
     @property
     def levels(self):
         return dict(self.image.features)
@@ -115,10 +123,58 @@ def an_old_cluster():
 
 def test_a_new_cluster_begins_with_all_that_its_first_controller_can():
     assert Cluster().levels == {
-        METADATA_VERSION: 30, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
-        GROUP_VERSION: 1, SHARE_VERSION: 2,
+        METADATA_VERSION: 33, ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: 2,
+        GROUP_VERSION: 1, KRAFT_VERSION: 1, SHARE_VERSION: 2, STREAMS_VERSION: 1,
     }  # fmt: skip
     assert Cluster(supported=OLD).levels == {METADATA_VERSION: 26}
+
+
+@pytest.mark.parametrize("is_dynamic", [True, False])
+def test_a_quorum_keeps_the_kind_of_voters_that_it_was_made_with(is_dynamic):
+    cluster = Cluster(supported=of_quorum(SUPPORTED, is_dynamic=is_dynamic))
+    assert cluster.levels.get(KRAFT_VERSION) == (1 if is_dynamic else None)
+    kind = UpdateKind.SAFE_DOWNGRADE if is_dynamic else UpdateKind.UPGRADE
+    (refused,) = cluster.update(kind=kind, **{KRAFT_VERSION: int(not is_dynamic)})
+    assert refused.error is ErrorCode.INVALID_UPDATE_VERSION
+    assert refused.message.startswith(f"kraft.version cannot be {int(not is_dynamic)}: the voters")
+    (same,) = cluster.update(**{KRAFT_VERSION: int(is_dynamic)})
+    assert same.error is ErrorCode.NONE
+
+
+def test_the_levels_of_a_release_are_finalised_in_one_request():
+    """As kafka-features upgrade --release-version 4.4 asks."""
+    cluster = Cluster(supported=limited(30))
+    cluster.controller._supported_features = SUPPORTED
+    for node_id in (1, 2, 3):
+        cluster.join_controller(node_id)
+    levels = {f.name: f.max_level for f in SUPPORTED}
+    assert {one.error for one in cluster.update(**levels)} == {ErrorCode.NONE}
+    assert cluster.levels == levels
+
+
+def test_a_controller_that_is_gone_is_unregistered():
+    cluster = Cluster(voters=(1,))
+    cluster.join_controller(1)
+    cluster.join_controller(2)
+    assert cluster.unregister_controller(2) == UnregisteredController()
+    assert list(cluster.image.controllers) == [1]
+    assert cluster.unregister_controller(2).code is ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+
+
+def test_a_voter_is_not_unregistered():
+    cluster = Cluster(voters=(1, 2))
+    cluster.join_controller(2)
+    refused = cluster.unregister_controller(2)
+    assert refused.code is ErrorCode.INVALID_REQUEST
+    assert "controller 2 is a voter" in refused.message
+    assert list(cluster.image.controllers) == [2]
+
+
+def test_a_controller_is_not_unregistered_below_the_level_that_records_it():
+    cluster = Cluster(supported=limited(32), voters=())
+    cluster.join_controller(2)
+    assert cluster.unregister_controller(2).code is ErrorCode.UNSUPPORTED_VERSION
+    assert list(cluster.image.controllers) == [2]
 
 
 def test_a_second_controller_finds_the_cluster_begun():
@@ -149,13 +205,14 @@ def test_a_node_that_cannot_read_the_finalised_level_may_not_join():
         assert "run a newer Kvorum there" in refused.message
     assert "broker 101 cannot join" in cluster.join(101, OLD).message
     assert (
-        "metadata.version 30 is in force, it supports 26 to 26"
+        "metadata.version 33 is in force, it supports 26 to 26"
         in cluster.join(
             101,
             (
                 FeatureRange(METADATA_VERSION, 26, 26),
                 FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
                 FeatureRange(GROUP_VERSION, 0, 1),
+                FeatureRange(KRAFT_VERSION, 0, 1),
             ),
         ).message
     )
@@ -234,12 +291,12 @@ def test_validate_only_changes_nothing():
     ("kind", "levels", "words"),
     [
         (UpdateKind.UPGRADE, {"elr": 0}, "0 would be a downgrade"),
-        (UpdateKind.UPGRADE, {"metadata": 31}, "this controller supports only 26 to 30"),
+        (UpdateKind.UPGRADE, {"metadata": 34}, "this controller supports only 26 to 33"),
         (UpdateKind.UPGRADE, {"metadata": 0}, "metadata.version cannot be 0"),
         (UpdateKind.UPGRADE, {"elr": -1}, "cannot be -1"),
         (UpdateKind.UPGRADE, {"no.such": 1}, "no.such is no feature; there are"),
         (UpdateKind.SAFE_DOWNGRADE, {"elr": 2}, "would be an upgrade"),
-        (UpdateKind.SAFE_DOWNGRADE, {"metadata": 25}, "supports only 26 to 30"),
+        (UpdateKind.SAFE_DOWNGRADE, {"metadata": 25}, "supports only 26 to 33"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(kind, levels, words):
@@ -256,7 +313,8 @@ def test_a_level_goes_not_below_what_rests_on_it():
     both = cluster.update(kind=UpdateKind.SAFE_DOWNGRADE, metadata=26, elr=0)
     assert [one.error for one in both] == [ErrorCode.NONE] * 2
     assert cluster.levels == {
-        METADATA_VERSION: 26, GROUP_VERSION: 1, SHARE_VERSION: 2, TRANSACTION_VERSION: 2,
+        METADATA_VERSION: 26, GROUP_VERSION: 1, KRAFT_VERSION: 1, SHARE_VERSION: 2,
+        STREAMS_VERSION: 1, TRANSACTION_VERSION: 2,
     }  # fmt: skip
 
 
@@ -274,7 +332,7 @@ def test_a_level_needs_what_it_rests_on():
 def test_what_stays_as_it_is_writes_nothing():
     cluster = Cluster()
     end = cluster.image.end_offset
-    assert cluster.update(metadata=30)[0].error is ErrorCode.NONE
+    assert cluster.update(metadata=33)[0].error is ErrorCode.NONE
     assert cluster.image.end_offset == end
 
 

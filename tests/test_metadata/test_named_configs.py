@@ -6,6 +6,7 @@ import pytest
 
 from kvorum.metadata.configs.client_metrics_keys import CLIENT_METRICS_CONFIGS
 from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, number_of
+from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.image.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 from kvorum.metadata.requests.config_requests import (
     AlterConfigs,
@@ -35,7 +36,7 @@ def alter(world, kind, name, key, value, operation=Operation.SET):
         ("consumer.assignment.interval.ms", 0, 15_000),
         ("share.record.lock.duration.ms", 15_000, 60_000),
         ("share.delivery.count.limit", 2, 10),
-        ("share.partition.max.record.locks", 100, 10_000),
+        ("share.partition.max.record.locks", 100, 4_000),
         ("streams.num.standby.replicas", 0, 2),
     ],
 )
@@ -48,6 +49,19 @@ def test_a_groups_number_lies_within_kafkas_bounds(name, low, high):
         refused = alter(world, RESOURCE_GROUP, "g", name, str(value))
         assert refused.error is ErrorCode.INVALID_CONFIG
     assert number_of(world.image.configs[RESOURCE_GROUP, "g"], name) == high
+
+
+def test_a_controllers_properties_bound_the_configs_of_groups():
+    config = ControllerConfig(
+        group_consumer_min_session_timeout_ms=10_000, group_streams_max_standby_replicas=3
+    )
+    world = World(brokers=(), config=config)
+    for name, sound, unsound in (
+        ("consumer.session.timeout.ms", "10000", "9999"),
+        ("streams.num.standby.replicas", "3", "4"),
+    ):
+        assert alter(world, RESOURCE_GROUP, "g", name, sound).error is ErrorCode.NONE
+        assert alter(world, RESOURCE_GROUP, "g", name, unsound).error is ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("key", GROUP_CONFIGS.values(), ids=lambda key: key.name)

@@ -31,6 +31,15 @@ def test_the_registration_of_an_earlier_process_replaces_nobody():
     assert own.is_in(image_with(OWN))
 
 
+def test_a_registration_that_an_operator_removed_is_missed_once_it_was_there():
+    own = OwnRegistration(1, OWN)
+    assert not own.is_removed(EMPTY_IMAGE)
+    own.replaced(image_with(OWN))
+    assert not own.is_removed(image_with(OWN))
+    assert own.is_removed(EMPTY_IMAGE)
+    assert not own.is_removed(image_with(LATER))
+
+
 def test_a_metadata_without_this_controller_replaces_nobody():
     own = OwnRegistration(1, OWN)
     assert own.replaced(image_with(OWN)) is None

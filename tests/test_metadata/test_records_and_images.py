@@ -23,6 +23,7 @@ from kvorum.metadata.image.records import (
     RemoveTopic,
     Topic,
     UnregisterBroker,
+    UnregisterController,
 )
 from kvorum.runtime.errors import InvariantViolated
 from tests.test_metadata.worlds import World, busy_world
@@ -34,6 +35,7 @@ SAMPLES = [
     RegisterBroker(1, 7, b"i" * 16, (), None, False, SUPPORTED, (b"d" * 16, b"e" * 16)),
     RegisterController(1, b"i" * 16, (Endpoint("CONTROLLER", "h", 9),), SUPPORTED),
     UnregisterBroker(1, 7),
+    UnregisterController(1),
     Topic("t", b"t" * 16),
     Partition(b"t" * 16, 3, (1, 2), (1,), 1, 4, 5),
     Partition(b"t" * 16, 3, (1, 2, 3), (1,), 1, 4, 5, (1,), (3,), 1, (2,), (3,)),
@@ -129,6 +131,7 @@ def test_an_image_is_never_changed_by_a_later_one():
         PartitionChange(b"x" * 16, 0, leader=1),
         RemoveTopic(b"x" * 16),
         UnregisterBroker(9, 1),
+        UnregisterController(9),
         BrokerRegistrationChange(9, 1, is_fenced=True),
         BrokerRegistrationChange(101, 999, is_fenced=True),
     ],

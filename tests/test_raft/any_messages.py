@@ -49,6 +49,7 @@ FIELDS = {
     "is_pre_vote": st.booleans(),
     "is_granted": st.booleans(),
     "is_dry_run": st.booleans(),
+    "is_answered_early": st.booleans(),
     "directory_id": uuids,
     "candidate_directory_id": uuids,
     "voter_directory_id": uuids,

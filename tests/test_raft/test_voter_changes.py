@@ -100,6 +100,23 @@ def test_a_change_is_in_force_at_its_append_and_answered_at_its_commit():
     assert (answer.error, answer.voters) == (ErrorCode.NONE, voter_set(1, 2, 3, 4))
 
 
+def test_a_change_that_need_not_be_committed_is_answered_behind_its_append():
+    node = leading(1, 2, 3)
+    follow_up(node, 4)
+    effects = node.ask(add(voter(4), is_answered_early=True))
+    kinds = [type(e) for e in effects]
+    answer = next(e.response for e in effects if isinstance(e, Reply))
+    assert (answer.error, answer.voters) == (ErrorCode.NONE, voter_set(1, 2, 3, 4))
+    assert kinds.index(AppendVoters) < kinds.index(Reply)
+    assert change(node, remove(3)).error is ErrorCode.REQUEST_TIMED_OUT
+    node.take(Reply)
+    node.flush()
+    node.fetch_request(2, 4, 1)
+    node.fetch_request(4, 4, 1)
+    assert node.core.high_watermark == 4
+    assert not [e for e in node.take(Reply) if hasattr(e.response, "voters")]
+
+
 def test_a_change_wakes_the_new_voter_before_the_own_fsync():
     node = leading(1)
     follow_up(node, 2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -95,3 +97,27 @@ def test_atomic_write_replaces_all_or_nothing(tmp_path, monkeypatch):
 def test_file_in_a_missing_folder_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         OsDisk().open(str(tmp_path / "missing" / "f"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fallocate is Linux's")
+def test_reserved_space_leaves_the_size_as_it_is_and_is_given_back(tmp_path):
+    path = tmp_path / "segment"
+    file = OsDisk().open(str(path))
+    file.pwrite(b"batch", 0)
+    file.reserve(1 << 20)
+    assert file.size() == 5
+    if path.stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("this file system reserves nothing")
+    file.truncate(5)
+    file.close()
+    assert path.stat().st_blocks * 512 < 1 << 20
+    assert path.read_bytes() == b"batch"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fallocate is Linux's")
+def test_space_that_is_not_there_cannot_be_reserved(tmp_path):
+    file = OsDisk().open(str(tmp_path / "segment"))
+    with pytest.raises(OSError, match="segment") as failed:
+        file.reserve(1 << 62)
+    assert failed.value.errno in (errno.ENOSPC, errno.EFBIG)
+    file.close()

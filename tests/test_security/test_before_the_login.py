@@ -81,13 +81,30 @@ def test_a_bare_token_of_512_kib_is_a_failed_login(
 
 
 def test_a_login_that_stops_half_way_has_access_to_nothing(door: Door) -> None:
-    client = RawClient(door.plain)
-    assert client.call("sasl_handshake", 1, {"mechanism": "SCRAM-SHA-512"}).error_code == 0
-    client.send("metadata", 9, {
-        "topics": None, "allow_auto_topic_creation": True,
+    metadata = {
+        "topics": [{"name": "t"}], "allow_auto_topic_creation": True,
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,
-    })  # fmt: skip
+    }  # fmt: skip
+    for name, version, values in (
+        ("metadata", 9, metadata),
+        ("metadata", 9, {**metadata, "topics": None}),
+        ("find_coordinator", 2, {"key": "g", "key_type": 0}),
+        ("find_coordinator", 4, {"coordinator_keys": ["g"], "key_type": 0}),
+        ("list_groups", 4, {"states_filter": []}),
+        ("api_versions", 3, {"client_software_name": "c", "client_software_version": "1"}),
+    ):
+        client = RawClient(door.plain)
+        assert client.call("sasl_handshake", 1, {"mechanism": "SCRAM-SHA-512"}).error_code == 0
+        answer = client.call(name, version, values)
+        rows = getattr(answer, "topics", None) or getattr(answer, "coordinators", None) or ()
+        codes = {row.error_code for row in rows or ([] if name == "metadata" else [answer])}
+        assert codes <= {ErrorCode.ILLEGAL_SASL_STATE}
+        assert ends_without_an_answer(client)
+        client.close()
+    client = RawClient(door.plain)
+    assert client.call("sasl_handshake", 1, {"mechanism": "SCRAM-SHA-512"}).error_code == 0
+    client.send("offset_for_leader_epoch", 4, {"replica_id": -1, "topics": []})
     assert ends_without_an_answer(client)
     client.close()
     again = RawClient(door.plain)

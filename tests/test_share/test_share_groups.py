@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvorum.broker.coordinator.model import FactLearned
+from kvorum.broker.groups.shard import GroupShard
 from kvorum.broker.groups.share.requests import (
     AlterShareOffsets,
     DeleteShareOffsets,
@@ -19,6 +20,7 @@ from kvorum.broker.groups.share.requests import (
     StatesChanged,
 )
 from kvorum.broker.groups.steps.requests import DeleteGroup
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.runtime.errors import ErrorCode
 from tests.test_groups.consumer.world import ConsumerWorld, parts, topic_id
 from tests.test_groups.world import GROUP
@@ -73,6 +75,21 @@ class ShareWorld(ConsumerWorld):
     @property
     def states(self) -> Any:
         return self.shard.share.groups[GROUP].states
+
+
+def test_a_rebalance_is_a_heartbeat_that_begins_an_epoch_of_its_group():
+    metrics = ShareMetrics()
+    world = ShareWorld()
+    world.shard = GroupShard(world.config, world.rng, metrics)
+    world.tell_topics(frozenset())
+    world.join("a")
+    assert metrics.rebalances == 1
+    world.states_answered()  # a new epoch, which no heartbeat began
+    epoch = world.join("b").member_epoch
+    assert metrics.rebalances == 2
+    world.beat("b", epoch)
+    world.beat("b", -1)
+    assert metrics.rebalances == 2
 
 
 def test_a_state_that_an_alteration_failed_for_is_not_made_anew():

@@ -63,6 +63,19 @@ def test_a_failed_write_is_timed_too():
     assert metrics.state_write_s.sum == 10.004
 
 
+def test_writes_of_a_coordinator_and_rebalances_have_rates_of_the_last_minute():
+    metrics = ShareMetrics()
+    for took_ms, now_ms in ((4, 1_000), (8, 31_000)):
+        metrics.note_coordinator_write(took_ms, now_ms)
+        metrics.note_rebalance(now_ms)
+    recent = metrics.coordinator_write_recent
+    assert (recent.mean(31.0), recent.maximum(31.0)) == (6.0, 8.0)
+    assert metrics.coordinator_writes_recent.rate(31.0) == 2 / 30
+    assert (metrics.rebalances, metrics.rebalances_recent.rate(31.0)) == (2, 2 / 30)
+    assert metrics.coordinator_write_s.sum == 0.012
+    assert recent.mean(95.0) is None
+
+
 def test_sessions_count_a_partition_for_each_member():
     sessions = ShareSessions(5)
     for member_id in ("a", "b"):
@@ -144,6 +157,8 @@ def test_writes_of_state_are_timed_by_the_leader_and_counted_by_the_coordinator(
     assert writes >= 1
     taken = sum(metrics_of(harness, broker_id).coordinator_writes for broker_id in (1, 2))
     assert taken == writes
+    timed = sum(metrics_of(harness, broker_id).coordinator_write_s.count for broker_id in (1, 2))
+    assert timed == writes
     assert metrics.failed_state_writes == 0
 
 
@@ -205,6 +220,15 @@ def page_of(harness: Harness, names: str, broker_id: int = 1) -> dict[str, float
     }
 
 
+def unsettled(page: dict[str, float], group_id: str, topic: str) -> list[float]:
+    """The records in flight of the only share-partition by deliveries: 1, 2, 3 or more."""
+    name = "kvorum_share_partition_unsettled_records"
+    return [
+        page[f"{name}{{deliveries={times},group={group_id},partition=0,topic={topic}}}"]
+        for times in ("1", "2", "3+")
+    ]
+
+
 def test_the_page_has_groups_share_partitions_and_share_coordinators(
     client, harness, topic, group_id, member
 ):
@@ -220,6 +244,14 @@ def test_the_page_has_groups_share_partitions_and_share_coordinators(
     assert page[f"kvorum_share_partition_in_flight_records{labels}"] == 10
     assert page[f"kvorum_share_partition_acquired_records{labels}"] == 6
     assert page[f"kvorum_share_partition_lock_timeouts_total{labels}"] == 0
+    assert unsettled(page, group_id, topic) == [7, 0, 0]
+    assert member.take() == [(4, 4, 2)]
+    assert unsettled(page_of(harness, OWN), group_id, topic) == [6, 1, 0]
+    for count in (3, 4):
+        member.acknowledge([(4, 4, RELEASE)])
+        assert member.take() == [(4, 4, count)]
+    assert unsettled(page_of(harness, OWN), group_id, topic) == [6, 0, 1]
+    assert page["kvorum_share_group_rebalances_total{}"] >= 1
     assert page["kvorum_share_sessions{}"] == page["kvorum_share_session_partitions{}"] == 1
     assert page["kvorum_share_deliveries_total{}"] == 10
     assert page["kvorum_share_acknowledgements_total{type=Accept}"] == 3
@@ -237,10 +269,16 @@ def test_the_page_has_the_names_of_kafka(client, harness, topic, group_id, membe
     produce(client, topic)
     member.take()
     member.acknowledge([(0, 0, REJECT)])
-    page = page_of(harness, KAFKA)
+    pages = [page_of(harness, KAFKA, broker_id) for broker_id in (1, 2)]
+    page = pages[0]
     groups = "kafka_server_group_coordinator_metrics_"
     assert page[f"{groups}group_count{{protocol=share}}"] == 1
     assert page[f"{groups}share_group_count{{state=Stable}}"] == 1
+    assert page[f"{groups}share_group_rebalance_count{{}}"] >= 1
+    assert page[f"{groups}share_group_rebalance_rate{{}}"] > 0
+    for name in ("write_rate", "write_latency_avg", "write_latency_max"):
+        found = [p.get(f"kafka_server_share_coordinator_metrics_{name}{{}}") for p in pages]
+        assert max(value for value in found if value is not None) >= (name == "write_rate") * 1e-9
     labels = f"{{group={group_id},partition=0,topic={topic}}}"
     assert page[f"kafka_server_sharepartitionmetrics_inflightmessagecount{labels}"] == 9
     total = "kafka_server_sharegroupmetrics_recordacknowledgements_total"

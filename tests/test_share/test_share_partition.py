@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from kvorum.broker.share.core.runs import Runs
 from kvorum.broker.share.core.share_partition import Acquire, ShareLimits, SharePartition
 from kvorum.broker.share.core.states import (
     AcknowledgementBatch,
@@ -353,3 +354,49 @@ def test_a_log_that_begins_above_all_records_in_flight_waits_for_their_dead_lett
     assert letters(part) == [(0, 4, 1, True)]
     part.archive(0, 4)
     assert part.start_offset == 20
+
+
+class CountedRuns(Runs):
+    """Counts how often all runs are gone through."""
+
+    walks = 0
+
+    def __iter__(self):
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_partition_without_dead_letters_is_not_searched_for_them():
+    limits = dataclasses.replace(LIMITS, has_dead_letters=True)
+    part = SharePartition(0)
+    runs = part._runs = CountedRuns(0)
+    acquire(part, "a", (0, 9), limits=limits)
+    assert part.dead_letters(limits, 500) == []
+    walks = runs.walks
+    assert part.dead_letters(limits, 500) == []
+    assert runs.walks == walks
+    acknowledge(part, "a", (3, 4, REJECT), limits=limits)
+    assert part.dead_letters(limits, 500) == []  # the share coordinator does not know them yet
+    part.take_write()
+    assert [row[:2] for row in part.dead_letters(limits, 1)] == [(3, 3)]
+    part.archive(3, 3)
+    assert [row[:2] for row in part.dead_letters(limits, 500)] == [(4, 4)]
+    part.archive(4, 4)
+    assert part.dead_letters(limits, 500) == []
+    walks = runs.walks
+    assert part.dead_letters(limits, 500) == []
+    assert runs.walks == walks
+    acknowledge(part, "a", (5, 5, REJECT), limits=limits)
+    part.take_write()
+    assert [row[:2] for row in part.dead_letters(limits, 500)] == [(5, 5)]
+
+
+def test_records_that_are_not_settled_count_by_their_deliveries():
+    part = SharePartition(0)
+    acquire(part, "a", (0, 9))
+    assert part.unsettled_records == {1: 10}
+    acknowledge(part, "a", (0, 3, RELEASE), (4, 5, ACCEPT), (6, 6, REJECT))
+    assert acquire(part, "b", (0, 9)) == [(0, 3, 2)]
+    assert part.unsettled_records == {1: 3, 2: 4}
+    acknowledge(part, "b", (0, 3, ACCEPT))
+    assert part.unsettled_records == {1: 3}

@@ -12,11 +12,12 @@ from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import (
     HEADER_BYTES,
     BatchError,
+    build_batch,
     check_crc,
     encode_record,
     read_header,
 )
-from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX
+from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX, validate_client_records
 from kvorum.storage.format.compression import Codec, compress
 from kvorum.storage.format.record_codec import read_record, read_varint, varint
 from kvorum.storage.format.record_validation import RECORDS_MAX, BadRecords, check_records
@@ -171,6 +172,23 @@ def test_compressed_records_are_looked_at_too(codec: Codec) -> None:
     assert code_of(resealed(batch, attributes=int(codec))) is ErrorCode.INVALID_RECORD
     garbage = resealed(batch, compress(codec, b"\xff" * 50), attributes=int(codec))
     assert code_of(garbage) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(("size", "is_taken"), [(993, True), (994, False)])
+def test_a_record_of_a_compressed_batch_has_a_limit_of_its_own(
+    codec: Codec, size: int, is_taken: bool
+) -> None:
+    """As Apache Kafka 4.4 answers: 993 bytes of value make a record of 1000 bytes."""
+    records = [(None, b"small"), (None, bytes(size)), (None, b"small")]
+    batch = memoryview(build_batch(records, timestamp_ms=TIMESTAMP_MS, compression=codec))
+    header = read_header(batch, 0)
+    if is_taken or codec is Codec.NONE:
+        validate_client_records(batch, header, decompressed_record_bytes_max=1000)
+        return
+    with pytest.raises(BatchError, match="record 1 has 1001 bytes") as refused:
+        validate_client_records(batch, header, decompressed_record_bytes_max=1000)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_records_out_of_order_and_bytes_behind_the_last_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -226,6 +227,14 @@ def test_a_segment_rolls_by_size_time_index_and_relative_offset() -> None:
     for now_ms in (0, 50, 101):
         append(by_age, timestamp_ms=-1, now_ms=now_ms)
     assert by_age.segments.bases == [0, 2]
+    jittered = opened(segment_ms=100, segment_jitter_ms=60)
+    for timestamp_ms in range(1000, 1202, 2):
+        append(jittered, timestamp_ms=timestamp_ms)
+    first, second = (
+        (high - low) * 2 for low, high in itertools.pairwise(jittered.segments.bases[:3])
+    )
+    assert first != second
+    assert all(40 < age_ms <= 102 for age_ms in (first, second))
     by_index = opened(index_interval_bytes=1, index_bytes_max=36)
     for _ in range(7):
         append(by_index)

@@ -127,6 +127,36 @@ def test_transactions_are_listed_with_filters(harness: Harness, new: Client) -> 
     assert listed(duration_filter=3_600_000) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("pattern", "is_listed"),
+    [(None, True), ("", True), (".*", True), ("nobody.*", False), ("{id}", True), ("{id}.", False)],
+)
+def test_transactions_are_listed_by_a_pattern_of_the_whole_id(
+    harness: Harness, new: Client, pattern: str | None, is_listed: bool
+) -> None:
+    new.produce("a")
+    answer = _list_by(new, pattern and pattern.replace("{id}", new.id))
+    assert answer.error_code == 0
+    assert [row.transactional_id for row in answer.transaction_states] == [new.id] * is_listed
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)b"])
+def test_a_pattern_that_re2_does_not_take_is_refused(
+    harness: Harness, new: Client, pattern: str
+) -> None:
+    answer = _list_by(new, pattern)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.transaction_states == ()
+
+
+def _list_by(client: Client, pattern: str | None) -> Any:
+    values = {
+        "state_filters": [], "producer_id_filters": [], "duration_filter": -1,
+        "transactional_id_pattern": pattern,
+    }  # fmt: skip
+    return client.coordinator.call("list_transactions", 2, values)
+
+
 def test_an_unknown_id_is_not_described(harness: Harness, old: Client) -> None:
     answer = old.coordinator.call("describe_transactions", 0, {"transactional_ids": ["y", ""]})
     assert [row.error_code for row in answer.transaction_states] == [

@@ -37,6 +37,9 @@ class Copier(Client):
     def api_version(self) -> int:
         return 5 if self.version >= NEW else 3
 
+    topic_id = bytes(16)
+    """For version 6, which has it in place of the name."""
+
     def add_offsets(self) -> int:
         answer = self.coordinator.call("add_offsets_to_txn", 3, {
             "transactional_id": self.id, "producer_id": self.producer_id,
@@ -67,9 +70,10 @@ class Copier(Client):
             {"partition_index": p, "committed_offset": offset, "committed_metadata": ""}
             for p in partitions
         ]
+        topic = {"name": "t", "topic_id": self.topic_id, "partitions": rows}
         values = {
             "transactional_id": self.id, "group_id": GROUP, "producer_id": self.producer_id,
-            "producer_epoch": self.epoch, "topics": [{"name": "t", "partitions": rows}], **changes,
+            "producer_epoch": self.epoch, "topics": [topic], **changes,
         }  # fmt: skip
         (topic,) = self.leader.call(name, version, values).topics
         return [int(row.error_code) for row in topic.partitions]
@@ -190,3 +194,34 @@ def test_a_stranger_to_the_group_is_refused(client: Copier) -> None:
         client.add_offsets()
     code = client.commit(1, generation_id=3, member_id="nobody")
     assert code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+
+
+def test_the_newest_clients_name_topics_by_their_ids(harness: Harness) -> None:
+    client = Copier(harness, NEW)
+    assert client.init() == 0
+    client.topic_id = harness.cluster.controller.image.topic_ids["t"]
+    assert client.commit(42, version=6) == 0
+    assert client.commit_once(1, version=6, partitions=(0, 9)) == [
+        0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]  # fmt: skip
+    client.topic_id = bytes(range(16))
+    assert client.commit_once(1, version=6) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "code"),
+    [
+        (5, "generation_id", ErrorCode.ILLEGAL_GENERATION),
+        (6, "generation_id_or_member_epoch", ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_a_missing_group_has_a_code_of_its_own_for_the_newest_clients(
+    harness: Harness, version: int, field: str, code: ErrorCode
+) -> None:
+    client = Copier(harness, NEW)
+    assert client.init() == 0
+    client.topic_id = harness.cluster.controller.image.topic_ids["t"]
+    member = {field: 3, "member_id": "nobody", "group_id": "missing"}
+    assert client.commit(1, version=version, **member) == code
+    client.close()

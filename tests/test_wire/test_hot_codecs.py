@@ -33,7 +33,7 @@ from kvorum.wire.produce_codec import (
 from kvorum.wire.replica_fetch_codec import pack_replica_fetch, parse_replica_answer
 
 PRODUCE_VERSIONS = range(3, 14)
-FETCH_VERSIONS = range(4, 18)
+FETCH_VERSIONS = range(4, 19)
 TOPIC_ID = bytes(range(16))
 NODE = {"node_id": 2, "host": "h2", "port": 9092, "rack": "r"}
 ENDPOINT = NodeEndpoint(2, "h2", 9092, "r")

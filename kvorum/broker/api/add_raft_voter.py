@@ -1,6 +1,6 @@
-"""AddRaftVoter (80, KIP-853). Served: v0, by the quorum's leader, which waits until the node has
-caught up. A controller has one listener, CONTROLLER. Missing: v1, which may answer before the
-change is committed.
+"""AddRaftVoter (80, KIP-853). Served: v0-1, by the quorum's leader, which waits until the node has
+caught up. A controller has one listener, CONTROLLER. v1: with AckWhenCommitted false the answer
+comes once the leader has written the change, before a majority has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ API = Api(
     key=80,
     name="add_raft_voter",
     min_version=0,
-    max_version=0,
+    max_version=1,
     first_flexible=0,
     needs_controller=True,
 )
@@ -45,7 +45,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         )
         cluster_id = services.cluster_id if request.cluster_id is None else request.cluster_id
         refusal = await services.controller.voters.add(
-            AddVoterRequest(cluster_id=cluster_id, voter=voter),
+            AddVoterRequest(
+                cluster_id=cluster_id,
+                voter=voter,
+                is_answered_early=not getattr(request, "ack_when_committed", True),
+            ),
             max(milliseconds(request.timeout), 0),
         )
     return refusal_fields(refusal)

@@ -9,6 +9,12 @@ from typing import Any
 from kvorum.broker.api.context import CLUSTER_REFUSED, TOPIC_REFUSED, RequestContext, error_fields
 from kvorum.broker.api.services import Services
 from kvorum.metadata.configs.config_keys import is_certificate_key
+from kvorum.metadata.configs.cordons import (
+    CORDONED_LOG_DIRS,
+    EVERY_DIRECTORY,
+    cordoned_paths,
+    cordons_problem,
+)
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
@@ -75,8 +81,12 @@ async def alter(context: RequestContext, request: AlterConfigs) -> dict[str, Any
                 context.services, item, is_replacement=request.is_replacement
             )
         if refused is None:
-            allowed.append(item)
-        else:
+            cordons = _with_cordons(context.services, item, is_replacement=request.is_replacement)
+            if isinstance(cordons, Rejected):
+                refused = cordons
+            else:
+                allowed.append(cordons)
+        if refused is not None:
             altered.append(_refused(item, refused))
     if allowed or not altered:
         asked = replace(request, resources=tuple(allowed))
@@ -121,6 +131,40 @@ def _refusal_of_certificates(
     after = {name: value for name, value in {**before, **changes}.items() if value is not None}
     problem = services.certificates_problem(after)
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _with_cordons(
+    services: Services, item: ConfigAlteration, *, is_replacement: bool
+) -> ConfigAlteration | Rejected:
+    """The alteration with the cordoned.log.dirs that result from it, or its refusal (KIP-1066).
+
+    A list of all directories becomes `*`: so the controller, which knows no paths, sees that the
+    broker takes no new replicas.
+    """
+    asked = next((o for o in item.operations if o.name == CORDONED_LOG_DIRS), None)
+    is_of_a_broker = item.resource_type == RESOURCE_BROKER and item.resource_name != CLUSTER_DEFAULT
+    if asked is None or asked.kind == Operation.DELETE or not is_of_a_broker:
+        return item
+    own = str(services.broker_id)
+    if item.resource_name != own:
+        return Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own} but received {item.resource_name!r}; ask that "
+            "broker itself, which alone knows its data directories",
+        )
+    before = "" if is_replacement else broker_configs(services.image(), own).get(asked.name, "")
+    now, known = cordoned_paths(asked.value), cordoned_paths(before)
+    if asked.kind == Operation.APPEND:
+        now = [*known, *(path for path in now if path not in known)]
+    elif asked.kind == Operation.SUBTRACT:
+        now = [path for path in known if path not in now]
+    paths = [log_dir.path for log_dir in services.replicas.directories.items]
+    problem = cordons_problem(now, paths)
+    if problem is not None:
+        return Rejected(ErrorCode.INVALID_REQUEST, problem)
+    value = EVERY_DIRECTORY if set(now) == set(paths) else ",".join(now)
+    altered = replace(asked, kind=Operation.SET, value=value)
+    return replace(item, operations=tuple(altered if o is asked else o for o in item.operations))
 
 
 def _refused(item: ConfigAlteration, reason: Rejected) -> AlteredConfigs:

@@ -1,4 +1,6 @@
-"""DeleteGroups (42). Served: v0-2. Deletes a group without members, with all its offsets.
+"""DeleteGroups (42). Served: v0-3. Deletes a group without members, with all its offsets.
+
+v3 has a message for each group, which is null here: the codes say it all.
 
 Errors of a group: the coordinator errors 14 to 16, INVALID_GROUP_ID, NON_EMPTY_GROUP,
 GROUP_ID_NOT_FOUND.
@@ -15,7 +17,7 @@ from kvorum.broker.groups.steps.requests import DeleteGroup
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.wire.versions import Api
 
-API = Api(key=42, name="delete_groups", min_version=0, max_version=2, first_flexible=2)
+API = Api(key=42, name="delete_groups", min_version=0, max_version=3, first_flexible=2)
 ACCESS = ((AclOperation.DELETE, ResourceType.GROUP),)
 
 

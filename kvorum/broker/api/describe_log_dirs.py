@@ -1,9 +1,9 @@
-"""DescribeLogDirs (35). Served: v1-5. One result for each data directory; there are no future logs,
-and no directory can be cordoned (KIP-1066).
+"""DescribeLogDirs (35). Served: v1-5. One result for each data directory. A replica that moves to
+another directory has a second row there, as a future replica; its lag is against the current one.
 
 An offline directory answers KAFKA_STORAGE_ERROR and lists no partitions, as in Kafka. For Kvorum's
-own command line, tagged fields give each directory's id, why it is offline, and which replicas in
-an online directory are offline.
+own command line, tagged fields give each directory's id, why it is offline, if it is cordoned
+(Kafka's field for it came with v5), and which replicas in an online directory are offline.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 from kvorum.broker.api.context import CLUSTER_REFUSED, RequestContext
 from kvorum.broker.log_dirs.log_directories import LogDirectory
 from kvorum.broker.manager.replica_registry import ReplicaRegistry
+from kvorum.broker.partition.future_replica import FutureReplica
 from kvorum.broker.partition.replica import Replica
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import OWN_TAGS
 from kvorum.wire.log_dirs_codec import (
+    CORDONED_TAG,
     DIRECTORY_ID_TAG,
     OFFLINE_TAG,
     OWN_CLIENT_ID,
@@ -45,10 +47,14 @@ def handle(context: RequestContext, request: Any) -> dict[str, Any]:
         core = replica.core
         if wanted is None or (core.topic, core.partition_id) in wanted:
             by_directory[replica.log_dir].setdefault(core.topic, []).append(_partition(replica))
+            if replica.future is not None:
+                row = _future(replica, replica.future)
+                by_directory[replica.future.log_dir].setdefault(core.topic, []).append(row)
     results = [_directory(log_dir, topics) for log_dir, topics in by_directory.items()]
     if context.client_id == OWN_CLIENT_ID:
         for log_dir, result in zip(by_directory, results, strict=True):
-            result[OWN_TAGS] = [*_own_tags(log_dir), (OFFLINE_TAG, _offline_in(log_dir, registry))]
+            tags = [*_own_tags(log_dir), (OFFLINE_TAG, _offline_in(log_dir, registry))]
+            result[OWN_TAGS] = [*tags, (CORDONED_TAG, b"")] if log_dir.is_cordoned else tags
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
@@ -70,7 +76,7 @@ def _directory(log_dir: LogDirectory, topics: dict[str, list[dict[str, Any]]]) -
         "topics": [{"name": name, "partitions": rows} for name, rows in sorted(shown.items())],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
-        "is_cordoned": False,
+        "is_cordoned": log_dir.is_cordoned,
     }
 
 
@@ -100,4 +106,13 @@ def _partition(replica: Replica) -> dict[str, Any]:
         "partition_size": replica.log.size_bytes,
         "offset_lag": 0 if core.is_leader else max(core.high_watermark - core.end_offset, 0),
         "is_future_key": False,
+    }
+
+
+def _future(replica: Replica, future: FutureReplica) -> dict[str, Any]:
+    return {
+        "partition_index": replica.core.partition_id,
+        "partition_size": future.size_bytes,
+        "offset_lag": max(replica.log.end_offset - future.end_offset, 0),
+        "is_future_key": True,
     }

@@ -1,4 +1,4 @@
-"""Fetch (1). Served: v4-17, for consumers and for followers (replica id, or replica state v15+).
+"""Fetch (1). Served: v4-18, for consumers and for followers (replica id, or replica state v15+).
 
 Supported: sessions (KIP-227), leader-epoch fencing, diverging epochs (KIP-595), waiting for min
 bytes. Batches are sent whole; the first partition with data may exceed the limits by one batch.
@@ -27,7 +27,7 @@ from kvorum.wire.fetch_codec import (
 from kvorum.wire.framing import response_head
 from kvorum.wire.versions import Api
 
-API = Api(key=1, name="fetch", min_version=4, max_version=17, first_flexible=FIRST_FLEXIBLE)
+API = Api(key=1, name="fetch", min_version=4, max_version=18, first_flexible=FIRST_FLEXIBLE)
 ACCESS = (
     (AclOperation.READ, ResourceType.TOPIC),
     (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),

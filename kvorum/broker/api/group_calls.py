@@ -10,7 +10,9 @@ from kvorum.broker.coordinator.model import Client
 from kvorum.broker.coordinator.shard_context import Respond
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
 from kvorum.metadata.image.acl import AclOperation, ResourceType
+from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
+from kvorum.wire.kio_codec import uuid_bytes
 
 
 async def ask(context: RequestContext, group_id: str, body: Any, *, needs: AclOperation) -> Any:
@@ -67,6 +69,22 @@ def _client(context: RequestContext) -> Client:
 
 def _is_too_long(group_id: str) -> bool:
     return len(group_id) * 3 > STRING_BYTES_MAX and len(group_id.encode()) > STRING_BYTES_MAX
+
+
+def asked_topic(context: RequestContext, topic: Any) -> TopicImage | ErrorCode | None:
+    """The topic of a row of a request, which has its name or (since KIP-848) its id. None for an
+    unknown name, UNKNOWN_TOPIC_ID for an unknown id."""
+    image = context.services.image()
+    if not hasattr(topic, "topic_id"):
+        return image.topic(topic.name)
+    return image.topics.get(uuid_bytes(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def topic_fields(topic: Any) -> dict[str, Any]:
+    """The name or id with which a row of an answer repeats that of the request."""
+    if hasattr(topic, "topic_id"):
+        return {"topic_id": uuid_bytes(topic.topic_id)}
+    return {"name": topic.name}
 
 
 def has_partition(context: RequestContext, topic: str, partition: int) -> bool:

@@ -16,7 +16,7 @@ from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-_HIDDEN_TOPICS = Rejected(
+HIDDEN_TOPICS = Rejected(
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     "The group has described topic(s) that the client is not authorized to describe.",
 )
@@ -57,7 +57,7 @@ async def described_groups(
         }
         if not _shows_topics(context, row["members"]):
             # As in Kafka: a part of the assignments would look like the whole.
-            row = _failed(group_id, _HIDDEN_TOPICS)
+            row = _failed(group_id, HIDDEN_TOPICS)
         if with_operations:
             row["authorized_operations"] = context.operations(ResourceType.GROUP, group_id)
         rows.append(row)

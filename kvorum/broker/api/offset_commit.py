@@ -1,14 +1,14 @@
-"""OffsetCommit (8). Served: v2-9 (v10, with topic ids, is not).
+"""OffsetCommit (8). Served: v2-10.
 
 The answer is sent once the offsets are replicated. v2-4 may have a retention time, v6 leader
 epochs, v7 static members. From v9 on, a missing group is GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION
 before). Members of the consumer protocol commit with their epoch; an older epoch is
-STALE_MEMBER_EPOCH (UNSUPPORTED_VERSION before v9).
+STALE_MEMBER_EPOCH (UNSUPPORTED_VERSION before v9). v10 has topic ids in place of names.
 
-Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION and OFFSET_METADATA_TOO_LARGE for one; for all,
-the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
-REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH. An empty group id
-is allowed, as in Kafka, for very old consumers.
+Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID and OFFSET_METADATA_TOO_LARGE
+for one; for all, the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, FENCED_INSTANCE_ID,
+STALE_MEMBER_EPOCH. An empty group id is allowed, as in Kafka, for very old consumers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.group_calls import ask
+from kvorum.broker.api.group_calls import ask, asked_topic, topic_fields
 from kvorum.broker.groups.steps.requests import NO_RETENTION_TIME, CommitOffsets, OffsetToCommit
 from kvorum.metadata.image.acl import AclOperation, ResourceType
-from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
-API = Api(key=8, name="offset_commit", min_version=2, max_version=9, first_flexible=8)
+API = Api(key=8, name="offset_commit", min_version=2, max_version=10, first_flexible=8)
 ACCESS = ((AclOperation.READ, ResourceType.GROUP), (AclOperation.READ, ResourceType.TOPIC))
 
 _LAST_WITH_RETENTION_TIME = 4
@@ -70,7 +69,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
                     "error_code": next(answered) if error == ErrorCode.NONE else error,
                 }
             )
-        topics.append({"name": topic.name, "partitions": rows})
+        topics.append({**topic_fields(topic), "partitions": rows})
     return {"topics": topics}
 
 
@@ -79,12 +78,15 @@ def _sort_out(
 ) -> tuple[list[ErrorCode], list[OffsetToCommit]]:
     """(the error of each requested partition, the offsets to send to the coordinator)."""
     has_epoch = context.api_version >= _FIRST_WITH_LEADER_EPOCH
-    image = context.services.image()
     errors: list[ErrorCode] = []
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
-        found: TopicImage | None = image.topic(topic.name)
-        is_allowed = context.allows_topic(AclOperation.READ, topic.name)
+        found = asked_topic(context, topic)
+        if isinstance(found, ErrorCode):
+            errors += [found] * len(topic.partitions)
+            continue
+        name = topic.name if found is None else found.name
+        is_allowed = context.allows_topic(AclOperation.READ, name)
         for row in topic.partitions:
             if not is_allowed:
                 errors.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -95,7 +97,7 @@ def _sort_out(
             errors.append(ErrorCode.NONE)
             offsets.append(
                 OffsetToCommit(
-                    topic.name,
+                    name,
                     row.partition_index,
                     row.committed_offset,
                     row.committed_leader_epoch if has_epoch else -1,

@@ -21,6 +21,7 @@ from kvorum.broker.api import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_share_group_offsets,
     alter_user_scram_credentials,
     api_versions,
@@ -83,9 +84,13 @@ from kvorum.broker.api import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    unregister_controller,
     update_features,
     write_share_group_state,
     write_txn_markers,
@@ -109,12 +114,51 @@ _HOT = (
     share_fetch,
     share_acknowledge,
     share_group_heartbeat,
+    streams_group_heartbeat,
 )
 """Hot APIs: their handlers parse their requests and fill the slot themselves, without a task."""
 HOT_HANDLERS: dict[int, HotHandler] = {module.API.key: module.handle for module in _HOT}
 
 SERVED = ServedVersions(module.API for module in MODULES.values())
 api_versions.set_served(SERVED)
+
+SERVED_TO_TOOLS = ServedVersions(
+    module.API
+    for module in (
+        add_raft_voter,
+        alter_client_quotas,
+        alter_configs,
+        alter_partition_reassignments,
+        alter_user_scram_credentials,
+        api_versions,
+        create_acls,
+        create_delegation_token,
+        create_partitions,
+        create_topics,
+        delete_acls,
+        delete_topics,
+        describe_acls,
+        describe_client_quotas,
+        describe_cluster,
+        describe_configs,
+        describe_delegation_token,
+        describe_quorum,
+        describe_user_scram_credentials,
+        elect_leaders,
+        expire_delegation_token,
+        incremental_alter_configs,
+        list_partition_reassignments,
+        remove_raft_voter,
+        renew_delegation_token,
+        sasl_authenticate,
+        sasl_handshake,
+        unregister_broker,
+        unregister_controller,
+        update_features,
+    )
+)
+"""The APIs of a controller's listeners for Kafka's tools (KIP-919): Kafka's, without those of nodes
+among themselves, and the listing of client quotas, which tools need to show what they change."""
 
 
 #: Versions that common clients use: librdkafka 2.x, Java 4.x, kafka-python, aiokafka.

@@ -13,6 +13,7 @@ from kvorum.broker.controller_channel.producer_ids import ProducerIdSource
 from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.coordinator.topics import InternalTopicMaker
 from kvorum.broker.groups.shard_factory import group_shard_maker
+from kvorum.broker.groups.streams_topics import StreamsTopicMaker
 from kvorum.broker.manager.replica_manager import ReplicaManager
 from kvorum.broker.metadata_answers.fenced_broker_visibility import FencedBrokerVisibility
 from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
@@ -36,6 +37,7 @@ from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.wire.produce_codec import NodeEndpoint
+from kvorum.wire.versions import ServedVersions
 
 if TYPE_CHECKING:
     from kvorum.broker.events.driver import EventsDriver
@@ -61,6 +63,7 @@ class Services:
         audit: AuditLog | None = None,
         node_principals: NodePrincipals | None = None,
         certificates_problem: Callable[[Mapping[str, str]], str | None] = lambda configs: None,
+        served_to_tools: ServedVersions | None = None,
     ) -> None:
         """config: the part of `properties` for brokers.
 
@@ -69,12 +72,14 @@ class Services:
         metadata: the source of the records of `__kvorum_events`; None writes none.
         authorizer: None if every client may do everything.
         node_principals: None if everybody with CLUSTER_ACTION may fetch as any follower.
+        served_to_tools: the APIs of a controller; None for a broker.
         certificates_problem: why this broker cannot use certificates in its dynamic configs.
         """
         self.config = config
         self.authorizer = authorizer
         self.node_principals = node_principals
         self.certificates_problem = certificates_problem
+        self.served_to_tools = served_to_tools
         self.audit = audit or AuditLog()
         self.token_key = token_key(config.delegation_token_secret_key)  # None: there are none
         self.supported_features = supported_features
@@ -89,15 +94,14 @@ class Services:
         self.config_entries = ConfigEntries(broker_id, given, self.image)
         self.producer_ids = ProducerIdSource(controller, broker_id)
         self._background = TaskGroup(report_failure)
-        self.internal_topics = InternalTopicMaker(config, controller, self._background)
-        make_topic = self.internal_topics.make
-        self.share = ShareServices(replicas, config, image, controller, make_topic)
-        ask, make_shard = self.share.group_states.ask, group_shard_maker(config, replicas.rng)
+        topics = self.internal_topics = InternalTopicMaker(config, controller, self._background)
+        self.streams_topics = StreamsTopicMaker(controller, self._background, self.now_ms)
+        share = self.share = ShareServices(replicas, config, image, controller, topics.make)
+        make = group_shard_maker(config, replicas.rng, replicas.metrics.share)
         self.groups = CoordinatorHost(
-            topic=OFFSETS_TOPIC, replicas=replicas, make_shard=make_shard, ask=ask
+            topic=OFFSETS_TOPIC, replicas=replicas, make_shard=make, ask=share.group_states.ask
         )
-        self.telemetry = ClientTelemetry()
-        self.client_figures = ClientFigures()
+        self.telemetry, self.client_figures = ClientTelemetry(), ClientFigures()
         self.transaction_driver = TransactionDriver(
             config=config,
             replicas=replicas,
@@ -107,9 +111,7 @@ class Services:
         )
         self.transactions = self.transaction_driver.host
         self.events = None if metadata is None else self.events_driver(metadata)
-        samples_max, sample_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
-        self.quotas = ClientQuotas(samples_max=samples_max, sample_ms=sample_ms)
-        self.mutations = MutationBuckets(self.quotas, samples_max=samples_max, sample_ms=sample_ms)
+        self.quotas, self.mutations = _quotas(config)
         self.topic_metadata = TopicMetadata()
         self.fenced_visibility = FencedBrokerVisibility()
         replicas.image_listeners.append(self._on_image)
@@ -198,6 +200,8 @@ class Services:
         refresh, minutes later. If A names itself and dies, the client notices at once, has no
         connection left, and asks the next broker.
         """
+        if self.served_to_tools is not None:
+            return self.broker_id  # a controller forwards requests too
         ids = self.image().active_broker_ids()
         others = [i for i in ids if i != self.broker_id]
         if self.controller.is_lost and others:
@@ -205,3 +209,9 @@ class Services:
         if self.broker_id in ids and not self.quotas.binds_mutations:
             return self.broker_id
         return ids[0] if ids else -1
+
+
+def _quotas(config: BrokerConfig) -> tuple[ClientQuotas, MutationBuckets]:
+    samples_max, sample_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
+    quotas = ClientQuotas(samples_max=samples_max, sample_ms=sample_ms)
+    return quotas, MutationBuckets(quotas, samples_max=samples_max, sample_ms=sample_ms)

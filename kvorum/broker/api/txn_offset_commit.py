@@ -1,15 +1,17 @@
-"""TxnOffsetCommit (28). Served: v0-5 (v3 has group members, KIP-447; v5 is for KIP-890 part 2).
+"""TxnOffsetCommit (28). Served: v0-6 (v3 has group members, KIP-447; v5 is for KIP-890 part 2;
+v6 has topic ids in place of names, KIP-1319).
 
 The offsets are written to the group's partition as part of the producer's transaction, and count
 once it commits. The partition must be in the transaction: by AddOffsetsToTxn, or from v5 on this
 broker adds it.
 
-Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION and OFFSET_METADATA_TOO_LARGE for one. For all:
-the coordinator errors 14 to 16, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
-FENCED_INSTANCE_ID, INVALID_REQUEST for an empty transactional id, INVALID_PRODUCER_EPOCH for a
-fenced producer, INVALID_TXN_STATE (TRANSACTION_ABORTABLE from v4) if the partition is not in the
-transaction, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (COORDINATOR_LOAD_IN_PROGRESS
-before v5) while the last transaction's markers are being written.
+Errors are per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID and OFFSET_METADATA_TOO_LARGE
+for one. For all: the coordinator errors 14 to 16, ILLEGAL_GENERATION (GROUP_ID_NOT_FOUND for a
+missing group and STALE_MEMBER_EPOCH for an older epoch from v6 on), INVALID_GROUP_ID,
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INVALID_REQUEST for an empty transactional id,
+INVALID_PRODUCER_EPOCH for a fenced producer, INVALID_TXN_STATE (TRANSACTION_ABORTABLE from v4) if
+the partition is not in the transaction, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS
+(COORDINATOR_LOAD_IN_PROGRESS before v5) while the last transaction's markers are being written.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
-from kvorum.broker.api.group_calls import ask
+from kvorum.broker.api.group_calls import ask, asked_topic, topic_fields
 from kvorum.broker.groups.steps.requests import CommitTransactionOffsets, OffsetToCommit
 from kvorum.broker.metadata_answers.topic_names import OFFSETS_TOPIC
 from kvorum.broker.transactions.coordinators import error_for_producer
@@ -27,7 +29,7 @@ from kvorum.metadata.image.image import TopicImage
 from kvorum.runtime.errors import ErrorCode
 from kvorum.wire.versions import Api
 
-API = Api(key=28, name="txn_offset_commit", min_version=0, max_version=5, first_flexible=3)
+API = Api(key=28, name="txn_offset_commit", min_version=0, max_version=6, first_flexible=3)
 ACCESS = (
     (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
     (AclOperation.READ, ResourceType.GROUP),
@@ -38,25 +40,24 @@ FIRST_WITH_LEADER_EPOCH = 2
 FIRST_WITH_MEMBER = 3
 FIRST_ABORTABLE_VERSION = 4
 FIRST_ADDING_VERSION = 5
+FIRST_WITH_TOPIC_ID = 6
 
-_Row = tuple[str, int]
+_Row = tuple[Any, int]
+"""The topic's name or id, as in the request, and the partition."""
 
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     refused = _refusal(context, request)
     errors: dict[_Row, ErrorCode] = {}
     offsets: dict[_Row, OffsetToCommit] = {}
-    image = context.services.registry.image
     for topic in request.topics:
-        found: TopicImage | None = image.topic(topic.name)
-        error = refused
-        if error is None and not context.allows_topic(AclOperation.READ, topic.name):
-            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        found = asked_topic(context, topic)
+        error = refused or _topic_error(context, topic, found)
         for row in topic.partitions:
-            key = (topic.name, row.partition_index)
+            key = (_key_of(topic), row.partition_index)
             if error is not None:
                 errors[key] = error
-            elif found is None or row.partition_index not in found.partitions:
+            elif not isinstance(found, TopicImage) or row.partition_index not in found.partitions:
                 errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 offsets[key] = _offset(context.api_version, found, row)
@@ -69,11 +70,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     return {
         "topics": [
             {
-                "name": topic.name,
+                **topic_fields(topic),
                 "partitions": [
                     {
                         "partition_index": row.partition_index,
-                        "error_code": errors[topic.name, row.partition_index],
+                        "error_code": errors[_key_of(topic), row.partition_index],
                     }
                     for row in topic.partitions
                 ],
@@ -90,6 +91,20 @@ def _refusal(context: RequestContext, request: Any) -> ErrorCode | None:
     if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return None
+
+
+def _key_of(topic: Any) -> Any:
+    return getattr(topic, "topic_id", None) or getattr(topic, "name", None)
+
+
+def _topic_error(
+    context: RequestContext, topic: Any, found: TopicImage | ErrorCode | None
+) -> ErrorCode | None:
+    if isinstance(found, ErrorCode):
+        return found
+    name = topic.name if found is None else found.name
+    is_allowed = context.allows_topic(AclOperation.READ, name)
+    return None if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _offset(version: int, topic: TopicImage, row: Any) -> OffsetToCommit:
@@ -129,14 +144,17 @@ async def _commit(
     if refused != ErrorCode.NONE:
         return _error_for_version(refused, version)
     has_member = version >= FIRST_WITH_MEMBER
+    is_by_id = version >= FIRST_WITH_TOPIC_ID
+    generation = "generation_id_or_member_epoch" if is_by_id else "generation_id"
     body = CommitTransactionOffsets(
         group_id=request.group_id,
-        generation_id=request.generation_id if has_member else -1,
+        generation_id=getattr(request, generation) if has_member else -1,
         member_id=request.member_id if has_member else "",
         group_instance_id=request.group_instance_id if has_member else None,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         offsets=offsets,
+        knows_missing_group=is_by_id,
     )
     # `ask` reaches the group's shard and its log without awaiting (see admit_offsets).
     return await ask(context, request.group_id, body, needs=AclOperation.READ)

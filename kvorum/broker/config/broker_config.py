@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from kvorum.metadata.configs.group_bounds import GroupBounds
+
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
@@ -16,7 +18,7 @@ PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(GroupBounds):
     """All configs that `kvorum/broker/` reads. Times in ms, sizes in bytes."""
 
     # Replication.
@@ -83,8 +85,11 @@ class BrokerConfig:
     auto_create_topics_enable: bool = True
     delete_topic_enable: bool = True
     message_max_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = (1 << 31) - 9
     log_segment_bytes: int = 1_073_741_824
     log_roll_ms: int = 604_800_000
+    log_roll_jitter_ms: int = 0
+    log_preallocate: bool = False
     log_retention_ms: int = 604_800_000
     log_retention_bytes: int = -1
     log_retention_check_interval_ms: int = 300_000
@@ -116,6 +121,8 @@ class BrokerConfig:
     producer_id_expiration_ms: int = 86_400_000
     leader_replication_throttled_rate: int = (1 << 63) - 1
     follower_replication_throttled_rate: int = (1 << 63) - 1
+    replica_alter_log_dirs_io_max_bytes_per_second: int = (1 << 63) - 1
+    cordoned_log_dirs: str = ""
 
     # Coordinators.
     offsets_topic_num_partitions: int = 50
@@ -149,6 +156,7 @@ class BrokerConfig:
     group_max_size: int = 2**31 - 1
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 0
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: str = "uniform,range"
     group_consumer_migration_policy: str = "bidirectional"
@@ -161,6 +169,15 @@ class BrokerConfig:
     group_share_delivery_count_limit: int = 5
     group_share_partition_max_record_locks: int = 2_000
     group_share_max_share_sessions: int = 2_000
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_max_size: int = 2**31 - 1
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_assignment_interval_ms: int = 1_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_task_offset_interval_ms: int = 60_000
+    group_streams_acceptable_recovery_lag: int = 10_000
+    group_streams_rack_aware_assignment_tags: str = ""
     errors_deadletterqueue_auto_create_topics_enable: bool = False
     errors_deadletterqueue_topic_name_prefix: str = "dlq."
     offset_metadata_max_bytes: int = 4_096

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.broker.config.dynamic_config import with_dynamic
+from kvorum.broker.config.dynamic_config import listener_limits, with_dynamic
 from kvorum.broker.config.topic_config import TopicConfig, TopicConfigs
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
@@ -24,11 +24,14 @@ _log = logging.getLogger(__name__)
 
 
 class CurrentConfigs:
-    """broker: the static config of this broker with its dynamic configs on top."""
+    """broker: the static config of this broker with its dynamic configs on top.
+    listener_limits: connections that a listener may have by a dynamic config, by its name.
+    """
 
     def __init__(self, broker_id: int, static: BrokerConfig) -> None:
         """static: as read from the broker's file."""
         self.broker = static
+        self.listener_limits: dict[str, int] = {}
         self._broker_id = broker_id
         self._static = static
         self._image: ClusterImage = EMPTY_IMAGE
@@ -42,6 +45,7 @@ class CurrentConfigs:
         self._image = image
         if delta is not None and all(kind != RESOURCE_BROKER for kind, _ in delta.changed_configs):
             return False
+        self.listener_limits = listener_limits(image, self._broker_id)
         before = self.broker
         self.broker = with_dynamic(self._static, image, self._broker_id)
         if self.broker == before:

@@ -2,7 +2,7 @@
 
 A config of this broker overrides the cluster default, which overrides the broker's file. Only keys
 that the table marks as dynamic count. All others are read at the start alone, so a change of them
-must not show.
+must not show. Certificates are read elsewhere (`kvorum/launch`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from __future__ import annotations
 import dataclasses
 
 from kvorum.broker.config.broker_config import BrokerConfig
-from kvorum.metadata.configs.config_keys import BROKER_CONFIGS, ignored_config
+from kvorum.metadata.configs.config_keys import (
+    BROKER_CONFIGS,
+    ignored_config,
+    is_certificate_key,
+    limited_listener,
+)
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, StaticValue, broker_configs
 from kvorum.metadata.configs.model import Update, parse
 from kvorum.metadata.image.image import ClusterImage
+from kvorum.runtime.text import whole_number
 
 
 def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> BrokerConfig:
@@ -22,17 +28,29 @@ def with_dynamic(static: BrokerConfig, image: ClusterImage, broker_id: int) -> B
     changes: dict[str, int | float | bool | str] = {}
     for resource_name, allowed in (
         (CLUSTER_DEFAULT, (Update.DYNAMIC, Update.CLUSTER)),
-        (str(broker_id), (Update.DYNAMIC,)),
+        (str(broker_id), (Update.DYNAMIC, Update.PER_BROKER)),
     ):
         for name, value in broker_configs(image, resource_name).items():
             key = BROKER_CONFIGS.get(name)
             # A newer version set an unknown key or a value that does not parse. Its meaning is
             # unknown here, so the level below applies.
-            if key is not None and key.update in allowed:
+            if key is not None and key.update in allowed and not is_certificate_key(name):
                 parsed = parse(key, value)
                 if parsed is not None:
                     changes[name.replace(".", "_")] = parsed
     return dataclasses.replace(static, **changes) if changes else static  # type: ignore[arg-type]
+
+
+def listener_limits(image: ClusterImage, broker_id: int) -> dict[str, int]:
+    """The dynamic `max.connections` of this broker's listeners, by name."""
+    limits = {}
+    for resource_name in (CLUSTER_DEFAULT, str(broker_id)):
+        for name, value in broker_configs(image, resource_name).items():
+            listener = limited_listener(name)
+            number = whole_number(value.strip())
+            if listener is not None and number is not None:
+                limits[listener] = number
+    return limits
 
 
 def ignored_configs(image: ClusterImage, broker_id: int) -> dict[str, str]:

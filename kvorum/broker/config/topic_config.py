@@ -46,6 +46,7 @@ class TopicConfig:
 
     compaction: applies if `log` has it too.
     timestamp_before_max_ms: None means no limit.
+    decompressed_record_bytes_max: of one record in a compressed batch.
     target_compression: None keeps each batch in its producer's codec.
     """
 
@@ -56,6 +57,7 @@ class TopicConfig:
     is_log_append_time: bool
     timestamp_before_max_ms: int | None
     timestamp_after_max_ms: int
+    decompressed_record_bytes_max: int = (1 << 31) - 9
     leader_throttled: ThrottledReplicas = NO_REPLICAS
     follower_throttled: ThrottledReplicas = NO_REPLICAS
     target_compression: TargetCompression | None = None
@@ -91,6 +93,8 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         log=LogConfig(
             segment_bytes=max(1, min(number("segment.bytes"), SEGMENT_BYTES_LIMIT)),
             segment_ms=segment_ms,
+            segment_jitter_ms=number("segment.jitter.ms"),
+            is_preallocated=bool(_value(config, overrides, "preallocate")),
             index_interval_bytes=number("index.interval.bytes"),
             # Kafka allows 4; an index needs room for several entries.
             index_bytes_max=max(number("segment.index.bytes"), INDEX_BYTES_MIN),
@@ -111,6 +115,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         is_log_append_time=timestamp_type == "LogAppendTime",
         timestamp_before_max_ms=_unless_forever(number("message.timestamp.before.max.ms")),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        decompressed_record_bytes_max=number("max.decompressed.message.bytes"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),
         follower_throttled=parse_throttled(overrides.get(FOLLOWER_THROTTLED, "")),
         target_compression=_target_compression(config, overrides),

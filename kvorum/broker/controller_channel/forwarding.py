@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kvorum.broker.controller_channel.controller_api import (
     PUBLISH_WAIT_MAX_MS,
@@ -13,7 +13,6 @@ from kvorum.broker.controller_channel.controller_api import (
     ReplicaState,
 )
 from kvorum.broker.controller_channel.voter_requests import VoterRequests
-from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.inspect import quorum_report
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.metadata.rpc.client import ControllerClient
@@ -22,6 +21,14 @@ from kvorum.runtime.ids import UUID_ZERO
 from kvorum.runtime.text import split_address
 
 LEADER_WAIT_MS = quorum_report.LEADER_WAIT_MS
+
+
+class Published(Protocol):
+    """The metadata that this node shows to clients."""
+
+    async def wait_for(self, end_offset: int, timeout_ms: int) -> bool:
+        """Wait until it reaches end_offset; False after timeout_ms."""
+        ...
 
 
 class ForwardingManager:
@@ -34,7 +41,7 @@ class ForwardingManager:
     def __init__(
         self,
         client: ControllerClient,
-        publisher: MetadataPublisher,
+        publisher: Published,
         broker_id: int,
         broker_epoch: Callable[[], int],
         refused_leader: Callable[[], str] = str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kvorum.broker.coordinator.model import ReplayedRecord, TransactionEnd
 from kvorum.storage.format.batch import BatchHeader, iter_headers, iter_records
@@ -17,17 +17,19 @@ whole."""
 Replayed = ReplayedRecord | TransactionEnd
 
 
-def read_back(log: Log) -> Iterator[list[Replayed]]:
+def read_back(current: Callable[[], Log]) -> Iterator[list[Replayed]]:
     """The records and markers of the log in order, a chunk at a time.
 
-    The log may be compacted and appended to between two chunks. Records appended after the first
+    current: returns the log, which may move to another directory, be compacted, and be appended to
+        between two chunks. Records appended after the first
     chunk is requested are not read: this broker's own shard appends them. Raises OSError;
     CorruptData for batches that fail their checks; BatchError for valid batches that hold no
     records.
     """
-    end_offset = log.end_offset
-    offset = log.start_offset
+    end_offset = current().end_offset
+    offset = current().start_offset
     while offset < end_offset:
+        log = current()
         found = log.read(
             max(offset, log.start_offset), bytes_max=CHUNK_BYTES, end_offset=end_offset
         )

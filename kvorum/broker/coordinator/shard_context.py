@@ -138,7 +138,7 @@ class ShardContext:
         """Replay the log; other tasks run between two chunks."""
         shard, records = self.shard, 0
         try:
-            for piece in read_back(self.replica.log):
+            for piece in read_back(lambda: self.replica.log):
                 for item in piece:
                     if isinstance(item, ReplayedRecord):
                         shard.replay(item)

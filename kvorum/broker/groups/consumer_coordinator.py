@@ -19,6 +19,7 @@ from kvorum.broker.coordinator.model import (
     ShardRequest,
     TopicsChanged,
 )
+from kvorum.broker.groups.book import AnyGroup, Groups
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.consumer import describing, heartbeat, loading, membership
 from kvorum.broker.groups.consumer.group import ConsumerGroup
@@ -43,7 +44,6 @@ from kvorum.broker.groups.steps.timers import (
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected, required
 
-Groups = dict[str, ClassicGroup | ConsumerGroup]
 Timer = ConsumerSessionTimer | ConsumerRebalanceTimer | ClassicRejoinTimer | ClassicSyncTimer
 
 
@@ -124,13 +124,15 @@ class ConsumerGroups:
     def _begin(
         self,
         event: ShardRequest,
-        present: ClassicGroup | None,
+        present: AnyGroup | None,
         inputs: StepInputs,
         step: StepEffects,
     ) -> object:
         """Create the group for its first member of the consumer protocol, or upgrade the classic
         group of that id."""
         request: ConsumerHeartbeat = event.body
+        if present is not None and not isinstance(present, ClassicGroup):
+            return _not_found(request.group_id, is_there=True)
         if request.member_epoch != JOIN_EPOCH:
             return _not_found(request.group_id, is_there=present is not None)
         group = ConsumerGroup(request.group_id)
@@ -155,8 +157,9 @@ class ConsumerGroups:
             step.append_together(records)
             upgrade.end_classic(present, step)
         step.append_all(inputs.out)
-        for member_id in group.members.keys() - group.session_deadlines.keys():
-            membership.extend_session(group, member_id, step)
+        for member_id in group.members:
+            if member_id not in group.sessions:
+                membership.extend_session(group, member_id, step)
         return answer
 
     def finish(
@@ -204,6 +207,7 @@ class ConsumerGroups:
             image=required(self.image, "a group is asked before the metadata was told"),
             now=step.now,
             assignors=self._config.group_consumer_assignors,
+            assignment_interval_ms=step.assignment_interval_ms,
             out=[],
             may_describe=client.may_describe,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from kvorum.broker.groups.book import AnyGroup
 from kvorum.broker.groups.classic.group import TYPE_NAME, ClassicGroup
 from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.consumer import describing as consumer_describing
@@ -15,6 +16,8 @@ from kvorum.broker.groups.steps.requests import (
     ListGroups,
     MemberDescription,
 )
+from kvorum.broker.groups.streams import describing as streams_describing
+from kvorum.broker.groups.streams.group import StreamsGroup
 
 
 def describe(group: ClassicGroup) -> GroupDescription:
@@ -42,7 +45,7 @@ def describe(group: ClassicGroup) -> GroupDescription:
 
 
 def listings(
-    groups: Iterable[ClassicGroup | ConsumerGroup],
+    groups: Iterable[AnyGroup],
     others: Iterable[GroupListing],
     request: ListGroups,
 ) -> tuple[GroupListing, ...]:
@@ -57,7 +60,9 @@ def listings(
     )
 
 
-def _listing(group: ClassicGroup | ConsumerGroup) -> GroupListing:
+def _listing(group: AnyGroup) -> GroupListing:
     if isinstance(group, ConsumerGroup):
         return consumer_describing.listing(group)
+    if isinstance(group, StreamsGroup):
+        return streams_describing.listing(group)
     return GroupListing(group.group_id, group.protocol_type or "", group.state.value, TYPE_NAME)

@@ -2,7 +2,8 @@
 
   group of consumers, empty      retention after it became empty (after the commit, if later)
   group of consumers, stable     retention after the commit, for topics without a subscriber
-  group of the consumer protocol retention after the commit, for topics without a subscriber
+  of the consumer protocol       retention after the commit, for topics without a subscriber
+  Streams group                  the same
   other group with members       never
   no group, only offsets         retention after the commit
 
@@ -11,15 +12,16 @@ An offset with an expiry of its own (OffsetCommit v2-4) expires at that time, in
 
 from __future__ import annotations
 
-from kvorum.broker.groups.classic.group import ClassicGroup
+from kvorum.broker.groups.book import AnyGroup
 from kvorum.broker.groups.classic.states import ClassicGroupState
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.offsets import OffsetBook, PartitionKey
 from kvorum.broker.groups.steps.records import NO_TIMESTAMP, OffsetValue
+from kvorum.broker.groups.streams.group import StreamsGroup
 
 
 def expired_offsets(
-    group: ClassicGroup | ConsumerGroup, book: OffsetBook, wall_ms: int, retention_ms: int
+    group: AnyGroup, book: OffsetBook, wall_ms: int, retention_ms: int
 ) -> list[PartitionKey]:
     """The keys (topic, partition) of expired offsets, except those that an open transaction may
     change."""
@@ -36,8 +38,8 @@ def expired_offsets(
     ]
 
 
-def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
-    if isinstance(group, ConsumerGroup):
+def _may_expire(group: AnyGroup) -> bool:
+    if isinstance(group, (ConsumerGroup, StreamsGroup)):
         return True
     if group.protocol_type is None or group.is_empty:
         return True
@@ -45,13 +47,11 @@ def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
     return is_known and group.state == ClassicGroupState.STABLE
 
 
-def _is_over(
-    group: ClassicGroup | ConsumerGroup, value: OffsetValue, wall_ms: int, retention_ms: int
-) -> bool:
+def _is_over(group: AnyGroup, value: OffsetValue, wall_ms: int, retention_ms: int) -> bool:
     if value.expire_timestamp_ms != NO_TIMESTAMP:
         return wall_ms >= value.expire_timestamp_ms
     base_ms = value.commit_timestamp_ms
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, (ConsumerGroup, StreamsGroup)):
         return wall_ms - base_ms >= retention_ms
     if group.protocol_type is not None and group.is_empty:
         base_ms = max(base_ms, group.current_state_timestamp_ms)

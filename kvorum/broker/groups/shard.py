@@ -1,6 +1,7 @@
 """The groups of one partition of `__consumer_offsets`. Pure; see `coordinator.model.Shard`.
 
-  ShardRequest -> the group's rules (classic/, consumer/, migration/), its offsets (offset_store)
+  ShardRequest -> the group's rules (classic/, consumer/, migration/, streams/), its offsets
+          (offset_store)
           -> records, answers, timers
 
 An answer that a fail-over could undo waits until its records are replicated: an assignment, a
@@ -10,8 +11,8 @@ Heartbeats, refusals and joins of the classic protocol rely on no record and are
 a fail-over the last written generation counts again. A member of a later generation gets
 ILLEGAL_GENERATION and joins again.
 
-Heartbeats of the consumer protocol rely on records. So do joins and syncs of classic members in a
-group of the consumer protocol.
+Heartbeats of the consumer protocol and of Streams groups rely on records. So do joins and syncs of
+classic members in a group of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from kvorum.broker.coordinator.model import (
     TransactionEnd,
     TransactionEnded,
 )
-from kvorum.broker.groups import share_coordinator
+from kvorum.broker.groups import share_coordinator, streams_coordinator
+from kvorum.broker.groups.book import AnyGroup, Groups
 from kvorum.broker.groups.classic import joining, membership, rebalance, syncing
 from kvorum.broker.groups.classic.group import ClassicGroup
 from kvorum.broker.groups.classic.states import ClassicGroupState
@@ -43,7 +45,7 @@ from kvorum.broker.groups.consumer import committing as consumer_committing
 from kvorum.broker.groups.consumer import records as consumer_records
 from kvorum.broker.groups.consumer.group import ConsumerGroup
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroup
-from kvorum.broker.groups.consumer_coordinator import ConsumerGroups, Groups
+from kvorum.broker.groups.consumer_coordinator import ConsumerGroups
 from kvorum.broker.groups.describing import describe, listings
 from kvorum.broker.groups.expiry import expired_offsets
 from kvorum.broker.groups.migration_coordinator import MixedGroups
@@ -92,6 +94,16 @@ from kvorum.broker.groups.steps.timers import (
     ShareSessionTimer,
     SyncTimer,
 )
+from kvorum.broker.groups.streams import committing as streams_committing
+from kvorum.broker.groups.streams import records as streams_records
+from kvorum.broker.groups.streams.group import StreamsGroup
+from kvorum.broker.groups.streams.requests import (
+    DescribeStreamsGroup,
+    StreamsHeartbeat,
+    UpdateTopologyDescription,
+)
+from kvorum.broker.groups.streams_coordinator import StreamsGroups
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.runtime.errors import ErrorCode, InvariantViolated, Rejected
 
 
@@ -100,17 +112,21 @@ class GroupShard:
     consumer: the rules of groups of the consumer protocol.
     mixed: the rules of classic members in such groups.
     share: the share groups, which are not in `groups`.
+    streams: the rules of Streams groups.
     offsets: of all groups.
     unknown_records: number of records skipped while loading, by record type.
     """
 
-    def __init__(self, config: GroupConfig, rng: Random) -> None:
-        """rng: source of member ids."""
+    def __init__(
+        self, config: GroupConfig, rng: Random, metrics: ShareMetrics | None = None
+    ) -> None:
+        """rng: source of member ids. metrics: of the broker's share groups."""
         self.config = config
         self.groups: Groups = {}
         self.consumer = ConsumerGroups(self.groups, config)
         self.mixed = MixedGroups(self.consumer, config)
-        self.share = ShareGroups(self.groups)
+        self.share = ShareGroups(self.groups, metrics or ShareMetrics())
+        self.streams = StreamsGroups(self.groups)
         self.offsets = OffsetStore()
         self.unknown_records: dict[int, int] = {}
         self._rng = rng
@@ -130,6 +146,8 @@ class GroupShard:
                 self.consumer.replay(found, record.value)
             case UnknownKey() if (shared := share_records.decode_key(record.key)) is not None:
                 self.share.replay(shared, record.value)
+            case UnknownKey() if (streamed := streams_records.decode_key(record.key)) is not None:
+                self.streams.replay(streamed, record.value)
             case UnknownKey():
                 # A type of group that this version does not know. Its records stay in the log for a
                 # version that does.
@@ -160,6 +178,7 @@ class GroupShard:
                 membership.on_loaded(group, step)
         self.consumer.on_loaded(step)
         self.share.on_loaded(step)
+        self.streams.on_loaded(step)
         self._set_expiry_timer(step)
         return step.effects
 
@@ -177,6 +196,7 @@ class GroupShard:
             case TopicsChanged():
                 self.consumer.on_topics(event)
                 self.share.on_topics(event, step)
+                self.streams.on_topics(event)
                 for group_id, keys in list(self.offsets.of_topics(event.deleted)):
                     self.offsets.delete(group_id, keys, step)
             case FactLearned(fact=StatesAnswered() as fact):
@@ -194,6 +214,9 @@ class GroupShard:
             return
         if getattr(body, "group_id", None) in self.share.groups:
             self._on_request_of_share_group(event, step)
+            return
+        if isinstance(body, streams_coordinator.REQUESTS):
+            self.streams.on_request(event, step)
             return
         match body:
             case CommitOffsets():
@@ -251,6 +274,9 @@ class GroupShard:
             case ConsumerHeartbeat() | DescribeConsumerGroup():
                 text = f"Group {body.group_id} is not a consumer group."
                 step.answer_durably(event.token, Rejected(not_found, text))
+            case StreamsHeartbeat() | DescribeStreamsGroup() | UpdateTopologyDescription():
+                text = f"Group {body.group_id} is not a streams group."
+                step.answer_durably(event.token, Rejected(not_found, text))
             case FetchOffsets():
                 self._fetch(event, body, step)
             case _:
@@ -261,10 +287,16 @@ class GroupShard:
     def _join(self, event: ShardRequest, body: JoinGroup, step: StepEffects) -> None:
         error = joining.refusal_of(body, event.client.id, step)
         group = self.groups.get(body.group_id)
-        emptied = None
+        emptied: ConsumerGroup | StreamsGroup | None = None
         if isinstance(group, ConsumerGroup):
             if error == ErrorCode.NONE and not group.is_empty:
                 self.mixed.join(group, event, step)
+                return
+            emptied, group = group, None
+        elif isinstance(group, StreamsGroup):
+            if error == ErrorCode.NONE and not group.is_empty:
+                error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                step.answer(event.token, Joined(error=error))
                 return
             emptied, group = group, None
         if error == ErrorCode.NONE and group is None and body.member_id:
@@ -279,8 +311,10 @@ class GroupShard:
         group = ClassicGroup(body.group_id, step.now.wall_ms)
         joining.join(group, event, step)
         if group.members or group.pending_members:
-            if emptied is not None:
+            if isinstance(emptied, ConsumerGroup):
                 self.consumer.end(emptied, step)
+            elif emptied is not None:
+                self.streams.end(emptied, step)
             self.groups[body.group_id] = group
             step.append(self._empty_record(body.group_id, step))
 
@@ -295,7 +329,7 @@ class GroupShard:
 
     def _sync(self, event: ShardRequest, body: SyncGroup, step: StepEffects) -> None:
         group = self.groups.get(body.group_id)
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             step.answer(event.token, Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
         elif isinstance(group, ConsumerGroup):
             self.mixed.sync(group, event, body, step)
@@ -307,7 +341,7 @@ class GroupShard:
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
             error = self.mixed.heartbeat(group, body, step)
-        elif group is not None:
+        elif isinstance(group, ClassicGroup):
             error = membership.heartbeat(group, body, step)
         step.answer(event.token, error)
 
@@ -316,7 +350,7 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             self.mixed.leave(group, event, body, step)
             return
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             rows = tuple(
                 LeftMember(m.member_id, m.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 for m in body.members
@@ -352,7 +386,9 @@ class GroupShard:
         group = self.groups.get(body.group_id)
         if group is None:
             if body.generation_id >= 0:
-                step.answer(event.token, ErrorCode.ILLEGAL_GENERATION)
+                knows = body.knows_missing_group
+                error = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
+                step.answer(event.token, error)
                 return
             group = self._simple_group(body.group_id, step)
         error = _commit_refusal(group, body)
@@ -364,10 +400,12 @@ class GroupShard:
         step.answer_durably(event.token, self.offsets.commit_in_transaction(body, step))
 
     def _fetch(self, event: ShardRequest, body: FetchOffsets, step: StepEffects) -> None:
-        group = self.consumer.find(body.group_id)
+        group = self.groups.get(body.group_id)
         error = ErrorCode.NONE
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
             error = consumer_committing.fetch_refusal(group, body)
+        elif isinstance(group, StreamsGroup):
+            error = streams_committing.fetch_refusal(group, body)
         fetched = self.offsets.fetch(body) if error == ErrorCode.NONE else error
         step.answer_durably(event.token, fetched)
 
@@ -382,7 +420,7 @@ class GroupShard:
         if group is None:
             step.answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        is_known = isinstance(group, ConsumerGroup) or group.is_consumer_group
+        is_known = not isinstance(group, ClassicGroup) or group.is_consumer_group
         if not group.is_empty and not is_known:
             # The coordinator cannot tell which topics these members use.
             step.answer(event.token, ErrorCode.NON_EMPTY_GROUP)
@@ -409,10 +447,13 @@ class GroupShard:
             self._end_group(group, step)
             step.answer_durably(event.token, ErrorCode.NONE)
 
-    def _end_group(self, group: ClassicGroup | ConsumerGroup, step: StepEffects) -> None:
-        if isinstance(group, ConsumerGroup):
+    def _end_group(self, group: AnyGroup, step: StepEffects) -> None:
+        if not isinstance(group, ClassicGroup):
             self.offsets.delete_all(group.group_id, step)
-            self.consumer.end(group, step)
+            if isinstance(group, ConsumerGroup):
+                self.consumer.end(group, step)
+            else:
+                self.streams.end(group, step)
             return
         for member_id in list(group.pending_members):
             rebalance.forget_pending(group, member_id, step)
@@ -451,6 +492,9 @@ class GroupShard:
         ):
             self.consumer.on_timer(name, step)
             return
+        if isinstance(name, streams_coordinator.TIMERS):
+            self.streams.on_timer(name, step)
+            return
         if isinstance(name, ShareSessionTimer):
             self.share.on_timer(name, step)
             return
@@ -470,9 +514,9 @@ class GroupShard:
                 raise InvariantViolated(f"a group's shard set no timer {name!r}")
 
 
-def _commit_refusal(
-    group: ClassicGroup | ConsumerGroup, body: CommitOffsets | CommitTransactionOffsets
-) -> ErrorCode:
+def _commit_refusal(group: AnyGroup, body: CommitOffsets | CommitTransactionOffsets) -> ErrorCode:
+    if isinstance(group, StreamsGroup):
+        return streams_committing.commit_refusal(group, body)
     if isinstance(group, ConsumerGroup):
         return consumer_committing.commit_refusal(group, body)
     return commit_refusal(group, body)

@@ -11,9 +11,12 @@ from kvorum.broker.groups.consumer.assignors import parse_assignors
 from kvorum.broker.groups.shard import GroupShard
 from kvorum.broker.groups.steps.config import GroupConfig
 from kvorum.broker.groups.steps.migration_policy import parse_policy
+from kvorum.broker.metrics.share_counters import ShareMetrics
 
 
-def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int, int], Shard]:
+def group_shard_maker(
+    config: BrokerConfig, rng: random.Random, metrics: ShareMetrics
+) -> Callable[[int, int], Shard]:
     """A factory of shards. rng: seeds each shard's own generator. It must differ between brokers,
     and between two starts of one broker, since member ids must."""
     group_config = part_of(
@@ -24,6 +27,6 @@ def group_shard_maker(config: BrokerConfig, rng: random.Random) -> Callable[[int
     )
 
     def make(partition_id: int, leader_epoch: int) -> Shard:
-        return GroupShard(group_config, random.Random(rng.getrandbits(128)))
+        return GroupShard(group_config, random.Random(rng.getrandbits(128)), metrics)
 
     return make

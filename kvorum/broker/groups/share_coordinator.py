@@ -32,6 +32,7 @@ from kvorum.broker.groups.share.requests import (
 from kvorum.broker.groups.steps.requests import DeleteGroup, GroupListing
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.broker.groups.steps.timers import ShareSessionTimer
+from kvorum.broker.metrics.share_counters import ShareMetrics
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected, required
 
@@ -49,10 +50,11 @@ REQUESTS = (
 class ShareGroups:
     """groups: by id. image: the metadata; None until the host gives it, right after the load."""
 
-    __slots__ = ("_others", "groups", "image")
+    __slots__ = ("_metrics", "_others", "groups", "image")
 
-    def __init__(self, others: Collection[str]) -> None:
+    def __init__(self, others: Collection[str], metrics: ShareMetrics) -> None:
         """others: ids of the groups of other types."""
+        self._metrics = metrics
         self.groups: dict[str, ShareGroup] = {}
         self.image: ClusterImage | None = None
         self._others = others
@@ -130,11 +132,13 @@ class ShareGroups:
             if not is_joining or body.group_id in self._others:
                 return group
             group = ShareGroup(body.group_id)
-        step = self._step(effects)
+        step, epoch = self._step(effects), group.group_epoch
         if body.member_epoch == heartbeat.LEAVE_EPOCH:
             answer = heartbeat.leave(group, body, step)
         else:
             answer = heartbeat.heartbeat(group, event, step)
+            if group.group_epoch > epoch:
+                self._metrics.note_rebalance(step.now_ms)
         if not isinstance(answer, Rejected):
             self.groups[body.group_id] = group
             _finish(step)

@@ -10,15 +10,17 @@ from __future__ import annotations
 import errno
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvorum.broker.log_dirs.replica_store import ReplicaStore, Topics
+from kvorum.metadata.configs.cordons import EVERY_DIRECTORY
 from kvorum.metadata.image.records import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from kvorum.runtime.disk import Disk
 from kvorum.runtime.errors import CorruptData, KvorumError, shortage_of
 from kvorum.runtime.ids import uuid_text
+from kvorum.storage.files.file_names import replica_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +40,10 @@ file server."""
 FILES_BESIDE_LOGS = 64
 """Open files of a broker without logs and clients: listeners, the other nodes, the metadata log,
 modules that are being imported."""
+
+
+PREFERENCES_MAX = 100_000
+"""Replicas whose directory is remembered before they are here; the oldest is forgotten."""
 
 
 class DirectoriesLost(KvorumError):
@@ -88,11 +94,12 @@ class LogDirectory:
     """One data directory.
 
     reason: why it is offline, "" while online.
-    replicas: number of its replicas, including those without a file.
+    replicas: number of its replicas, including those without a file and those that move to it.
     is_closed: all its logs were closed cleanly.
+    is_cordoned: it takes no new replica (KIP-1066).
     """
 
-    __slots__ = ("id", "is_closed", "path", "reason", "replicas", "store")
+    __slots__ = ("id", "is_closed", "is_cordoned", "path", "reason", "replicas", "store")
 
     def __init__(self, path: str, store: ReplicaStore, directory_id: bytes | None = None) -> None:
         self.path = path
@@ -101,6 +108,7 @@ class LogDirectory:
         self.reason = ""
         self.replicas = 0
         self.is_closed = False
+        self.is_cordoned = False
 
     @property
     def is_offline(self) -> bool:
@@ -125,6 +133,8 @@ class LogDirectories:
         ]
         self._missing: set[bytes] = set()
         """Directory ids of the metadata that no directory has; each is logged once."""
+        self._preferred: dict[tuple[str, int], str] = {}
+        """The path that AlterReplicaLogDirs named for a replica that is not here yet."""
 
     def load(self, found: Mapping[str, FoundDirectory]) -> None:
         """Find the replicas in each directory (blocking); a directory that cannot be read starts
@@ -149,6 +159,14 @@ class LogDirectories:
                 if self.is_single:
                     raise
                 self.fail(item, OSError(errno.EBADMSG, str(damage)), "start")
+        if any(item.store.put_aside for item in self.online) and not self.is_single:
+            # A swap between two directories may just have put a folder aside. Its removal must not
+            # be durable before the name that the replica has in the other directory.
+            for item in self.online:
+                try:
+                    item.store.sync_names()
+                except OSError as failure:
+                    self.fail(item, failure, "start")
 
     def lack_of_files(self, limit: int) -> str:
         """A sentence if the logs found at the start need more open files than the process may
@@ -252,7 +270,7 @@ class LogDirectories:
         if own is not None:
             return own
         if wanted.told == UNASSIGNED_DIRECTORY and (self.is_single or wanted.is_new):
-            return self.choose() or Unplaced("no directory is online")
+            return self.choose(wanted.name) or Unplaced("no directory is online")
         # The replica may lie in an offline directory: the metadata names a directory that cannot be
         # read, or names none and a folder may exist.
         if self.offline:
@@ -270,7 +288,7 @@ class LogDirectories:
         # Every directory can be read, and none has the replica's folder. Either the replica was
         # never written to, or its folder has no partition.metadata and will be refused when it is
         # opened.
-        return known or self.choose() or Unplaced("no directory is online")
+        return known or self.choose(wanted.name) or Unplaced("no directory is online")
 
     def _ids(self) -> str:
         return ", ".join(
@@ -290,10 +308,33 @@ class LogDirectories:
             self._ids(),
         )
 
-    def choose(self) -> LogDirectory | None:
-        """The directory for a new replica: the one with the fewest replicas, as in Kafka. None if
-        all are offline."""
-        return min(self.online, key=lambda item: item.replicas, default=None)
+    def choose(self, name: str = "") -> LogDirectory | None:
+        """The directory for a new replica: the preferred one, else the one with the fewest
+        replicas, as in Kafka. None if all are offline.
+
+        name: of its folder. A cordoned directory takes a replica only if all are cordoned: the
+        controller has placed it here before it knew.
+        """
+        key = replica_of(name)
+        path = None if key is None else self._preferred.pop(key, None)
+        usable = [item for item in self.online if not item.is_cordoned] or self.online
+        for item in usable:
+            if item.path == path:
+                return item
+        return min(usable, key=lambda item: item.replicas, default=None)
+
+    def prefer(self, key: tuple[str, int], path: str) -> None:
+        """Create the replica of that topic and partition in the directory with that path, once the
+        metadata gives it to this broker. Kept in memory, as in Kafka."""
+        self._preferred.pop(key, None)
+        if len(self._preferred) >= PREFERENCES_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[key] = path
+
+    def cordon(self, paths: Collection[str]) -> None:
+        """Cordon the directories with these paths and no others; EVERY_DIRECTORY: all."""
+        for item in self.items:
+            item.is_cordoned = item.path in paths or EVERY_DIRECTORY in paths
 
     def failed_ids(self) -> tuple[bytes, ...]:
         """Ids, for the heartbeat, of the offline directories whose id is known."""

@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kvorum.broker.log_dirs.core.move_rules import replica_of_future
+from kvorum.broker.log_dirs.future_replicas import FutureReplicas
 from kvorum.broker.log_dirs.offset_checkpoints import OffsetCheckpoints, StoredReplica
 from kvorum.metadata.image.image import TopicImage
 from kvorum.raft.node.metadata_log import FOLDER_NAME
@@ -69,6 +71,8 @@ class ReplicaStore:
         self._is_clean = False
         self._unclean: frozenset[str] = frozenset()
         self.checkpoints = OffsetCheckpoints(disk, data_directory, self._closed)
+        self.futures = FutureReplicas(disk, data_directory, rng)
+        self.put_aside: set[str] = set()
         self._to_remove: list[str] = []
         self._files_left: list[str] = []
         self.unclaimed: dict[str, bytes | None] = {}
@@ -92,12 +96,12 @@ class ReplicaStore:
         self.checkpoints.load()
         self._unclean = self._read_unclean()
         names = self._disk.list_dir(self.directory)
-        mark_deleted = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
+        self.put_aside = {_stem(name) for name in names if name.endswith(DELETE_SUFFIX)}
         required = {
             f"{topic}-{partition}" for topic, partition in self.checkpoints.required_offsets()
         }
         lost = required.difference(names)
-        going = {name for name in lost if _stem_of(name) in mark_deleted}
+        going = {name for name in lost if _stem_of(name) in self.put_aside}
         self.checkpoints.drop(_keys_of(going))
         self._missing = lost - going
         for key in _keys_of(self._missing):
@@ -106,6 +110,8 @@ class ReplicaStore:
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
                 self._to_remove.append(path)
+            elif replica_of_future(name) is not None:
+                self.futures.load(name)
             elif _is_replica_name(name) and name != FOLDER_NAME:
                 try:
                     self.unclaimed[name] = self._read_topic_id(path)
@@ -266,6 +272,44 @@ class ReplicaStore:
         self._put_aside(replica.log.directory)
         replica.log.delete()
 
+    # --- moves between directories -----------------------------------------------------------
+
+    def sync_names(self) -> None:
+        """Make the names of all folders durable."""
+        self._disk.sync_dir(self.directory)
+
+    def was_closed(self, folder: str) -> bool:
+        """True if the last process closed the log in that folder cleanly."""
+        return self._is_clean and folder not in self._unclean
+
+    def promote_future(self, folder: str, topic_id: bytes) -> None:
+        """Make a future replica found at the start the replica of its name."""
+        name = self.futures.promote(folder)
+        self._disk.sync_dir(self.directory)
+        self.unclaimed[name] = topic_id
+        self._unclean |= {name}
+
+    def drop_future(self, folder: str) -> None:
+        """Put a future replica's folder aside."""
+        self.futures.found.pop(folder, None)
+        self._put_aside(self._path(folder))
+
+    def vacate(self, replica: tuple[str, int], log: Log) -> str | None:
+        """Put the folder of a log aside whose replica has moved to another directory. The log stays
+        readable, until `remove_later` gets the path that is returned. None: it has no folder."""
+        self.checkpoints.drop([replica])
+        path = log.directory
+        if not self._disk.exists(path):
+            return None
+        aside = self._path(_aside(path.rpartition("/")[2], self._rng.randbytes(16)))
+        self._disk.rename(path, aside)
+        log.move_to(aside)
+        return aside
+
+    def remove_later(self, path: str) -> None:
+        """Remove a folder that was put aside, with the next removal."""
+        self._to_remove.append(path)
+
     def delete_refused(self, name: str, topic_id: bytes) -> None:
         """Delete the folder of a replica that could not be opened, if the folder has this topic's
         id: the topic was deleted, or the replica was moved away."""
@@ -374,9 +418,8 @@ class ReplicaStore:
         self.remove(self.take_removals())
 
     def _closed(self) -> list[TopicPartition]:
-        return _keys_of(
-            self._refused | self._without_topic_id | self._missing | self.unclaimed.keys()
-        )
+        closed = self._refused | self._without_topic_id | self._missing | self.unclaimed.keys()
+        return [*_keys_of(closed), *self.futures.keys()]
 
     def _required_offset(self, name: str) -> int:
         return max(map(self.checkpoints.required_offset, _keys_of([name])), default=0)

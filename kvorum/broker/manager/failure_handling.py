@@ -30,7 +30,11 @@ NAMES_SAID_MAX = 5
 
 
 class ReplicaFailures:
-    """Handles the failures of one replica manager. on_directory_failed: see `ReplicaManager`."""
+    """Handles the failures of one replica manager.
+
+    on_directory_failed: see `ReplicaManager`.
+    end_move: ends a replica's move between directories, if there is one.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class ReplicaFailures:
         assignments: AssignmentsManager,
         fetchers: ReplicaFetcherManager,
         on_directory_failed: Callable[[], None],
+        end_move: Callable[[Replica], None],
     ) -> None:
         self._broker_id = broker_id
         self._registry = registry
@@ -48,6 +53,7 @@ class ReplicaFailures:
         self._assignments = assignments
         self._fetchers = fetchers
         self._on_directory_failed = on_directory_failed
+        self._end_move = end_move
         self._unplaced: dict[str, list[str]] = {}
         """Names of the replicas that stay offline, by reason; those of one image."""
 
@@ -55,6 +61,7 @@ class ReplicaFailures:
         """Handle a replica that has just gone offline because of `failure`."""
         core = replica.core
         self._fetchers.unfollow((core.topic_id, core.partition_id))
+        self._end_move(replica)
         if isinstance(failure, OSError) and is_disk_fault(failure):
             if failure.filename is None:
                 failure.filename = replica.log.directory
@@ -134,7 +141,7 @@ class ReplicaFailures:
         self, key: TopicIdPartition, replica: Replica, image: PartitionImage
     ) -> None:
         """Report the replica's directory to the controller if the metadata names another one."""
-        want = self._placement_of(replica.log_dir)
+        want = self._placement_of(replica.told_dir)
         if replica.is_offline and not replica.log_dir.is_offline:
             want = LOST_DIRECTORY
         self._tell_if_new(key, want, image)
@@ -172,13 +179,18 @@ class ReplicaFailures:
         if not self._directories.fail(log_dir, failure, operation):
             return
         for replica in self._registry.all():
-            if replica.log_dir is not log_dir:
-                continue
             core = replica.core
             key = (core.topic_id, core.partition_id)
-            self._fetchers.unfollow(key)
-            if not replica.is_offline:
-                replica.go_offline()
+            future = replica.future
+            is_moving = future is not None and log_dir in (replica.log_dir, future.log_dir)
+            if is_moving:
+                self._end_move(replica)
+            if replica.log_dir is log_dir:
+                self._fetchers.unfollow(key)
+                if not replica.is_offline:
+                    replica.go_offline()
+            elif not is_moving:
+                continue
             image = self._registry.image.partition(*key)
             if image is not None:
                 # Report a replica that the metadata places elsewhere: otherwise the controller

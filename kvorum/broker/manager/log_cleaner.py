@@ -131,6 +131,10 @@ class LogCleaner:
     def _plan(self, replica: Replica) -> CleaningPlan | None:
         if replica.is_closed or replica.is_offline or replica.uncleanable:
             return None
+        if replica.future is not None:
+            # A move to another directory copies the log. What it has copied would not be compacted,
+            # although the checkpoint says so.
+            return None
         core = replica.core
         try:
             return log_cleaning.plan(

@@ -28,6 +28,7 @@ from kvorum.broker.log_dirs.log_directories import (
     is_disk_fault,
 )
 from kvorum.broker.manager.background_jobs import BackgroundJobs
+from kvorum.broker.manager.directory_moves import DirectoryMoves
 from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.isolation import Isolation
 from kvorum.broker.manager.log_cleaner import LogCleaner
@@ -40,6 +41,7 @@ from kvorum.broker.partition.core.peer_brokers import PeerBrokers
 from kvorum.broker.partition.replica import Replica
 from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.broker.purgatory.loop_turn import LoopTurn
+from kvorum.metadata.configs.cordons import cordoned_paths
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import (
     ClusterImage,
@@ -107,15 +109,9 @@ class ReplicaManager:
             connect=connect,
             on_directory_error=self.on_directory_error,
         )
-        self._set_rates()
-        self.failures = ReplicaFailures(
-            broker_id=broker_id,
-            registry=registry,
-            directories=self.directories,
-            assignments=self.assignments,
-            fetchers=self.fetchers,
-            on_directory_failed=on_directory_failed,
-        )
+        self.moves = self._moves_on(disk)
+        self._adopt_settings()
+        self.failures = self._failures_with(on_directory_failed)
         self._opener = ReplicaOpener(
             broker_id=broker_id,
             controller=controller,
@@ -123,6 +119,7 @@ class ReplicaManager:
             directories=self.directories,
             registry=registry,
             failures=self.failures,
+            moves=self.moves,
             peer_brokers=self.peer_brokers,
             loop_turn=self.loop_turn,
             disk=disk,
@@ -146,6 +143,28 @@ class ReplicaManager:
             sessions=SessionCache(config.max_incremental_fetch_session_cache_slots, self.rng),
             throttle=LeaderThrottle(self.loop_turn, now_ms),
             now_ms=now_ms,
+        )
+
+    def _failures_with(self, on_directory_failed: Callable[[], None]) -> ReplicaFailures:
+        return ReplicaFailures(
+            broker_id=self.broker_id,
+            registry=self.registry,
+            directories=self.directories,
+            assignments=self.assignments,
+            fetchers=self.fetchers,
+            on_directory_failed=on_directory_failed,
+            end_move=self.moves.abandon,
+        )
+
+    def _moves_on(self, disk: Disk) -> DirectoryMoves:
+        return DirectoryMoves(
+            broker_id=self.broker_id,
+            registry=self.registry,
+            directories=self.directories,
+            assignments=self.assignments,
+            disk=disk,
+            clock=self.clock,
+            on_directory_error=self.on_directory_error,
         )
 
     def _jobs(self) -> BackgroundJobs:
@@ -181,6 +200,7 @@ class ReplicaManager:
         self.fetchers.start()
         self._background_jobs.start()
         self.cleaner.start()
+        self.moves.start()
 
     async def stop(self) -> None:
         """Stop fetching, answer waiting requests, write checkpoints and close all logs cleanly."""
@@ -191,6 +211,7 @@ class ReplicaManager:
         await self.cleaner.stop()
         await self.fetch_services.reread_verification.stop()
         await self._background_jobs.stop()
+        unclosed = await self.moves.stop()
         replicas = self.registry.all()
         for replica in replicas:
             replica.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -198,7 +219,7 @@ class ReplicaManager:
         self.deadlines.close()
         self.fetch_services.throttle.close()
         self.registry.clear()
-        await self.failures.close_all(replicas, self.registry.broken)
+        await self.failures.close_all(replicas, [*self.registry.broken, *unclosed])
 
     @property
     def metrics(self) -> BrokerMetrics:
@@ -221,7 +242,7 @@ class ReplicaManager:
         self.peer_brokers.brokers = image.brokers
         is_reconfigured = self.configs.adopt(delta, image)  # before any log opens
         if is_reconfigured:
-            self._set_rates()
+            self._adopt_settings()
         # Apply min.insync.replicas first. Bad sequence otherwise: 1. The minimum is raised.
         # 2. Follower B leaves the ISR and stays eligible. 3. One image brings both changes, and
         # this leader acknowledges alone by the old minimum. All other configs follow after the
@@ -293,6 +314,7 @@ class ReplicaManager:
         if replica is not None:
             moved, gone = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             replica.close(gone if self.registry.image.partition(*key) is None else moved)
+            self.moves.cancel(replica, "the replica is deleted")
             self.registry.notify_observer(replica)
             self.failures.delete(replica)
 
@@ -307,12 +329,14 @@ class ReplicaManager:
         """Handle a failed disk call that concerns no single replica: a checkpoint, a removal."""
         self.failures.on_directory_error(log_dir, failure, operation)
 
-    def _set_rates(self) -> None:
+    def _adopt_settings(self) -> None:
         now_ms, config = self.now_ms(), self.configs.broker
         self.fetch_services.throttle.quota.set_rate(
             config.leader_replication_throttled_rate, now_ms
         )
         self.fetchers.quota.set_rate(config.follower_replication_throttled_rate, now_ms)
+        self.moves.quota.set_rate(config.replica_alter_log_dirs_io_max_bytes_per_second, now_ms)
+        self.directories.cordon(cordoned_paths(config.cordoned_log_dirs))
 
     def _configured_by(self, delta: Delta | None, *, is_all: bool) -> list[Replica]:
         """The replicas whose configs `delta` changed; all replicas if delta is None."""

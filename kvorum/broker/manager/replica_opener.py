@@ -19,6 +19,7 @@ from kvorum.broker.log_dirs.log_directories import (
     Unplaced,
 )
 from kvorum.broker.log_dirs.replica_store import OpenedLog
+from kvorum.broker.manager.directory_moves import DirectoryMoves
 from kvorum.broker.manager.failure_handling import ReplicaFailures
 from kvorum.broker.manager.replica_registry import ReplicaRegistry, ReplicaWithoutLog
 from kvorum.broker.partition.core.partition import Partition
@@ -44,6 +45,7 @@ class ReplicaOpener:
         directories: LogDirectories,
         registry: ReplicaRegistry,
         failures: ReplicaFailures,
+        moves: DirectoryMoves,
         peer_brokers: PeerBrokers,
         loop_turn: LoopTurn,
         disk: Disk,
@@ -55,6 +57,7 @@ class ReplicaOpener:
         self._directories = directories
         self._registry = registry
         self._failures = failures
+        self._moves = moves
         self._peer_brokers = peer_brokers
         self._loop_turn = loop_turn
         self._disk = disk
@@ -96,6 +99,7 @@ class ReplicaOpener:
         registry.add(key, replica)
         if opened.has_identity:
             registry.note_files(replica)
+        self._moves.continue_moves(replica, image.directory_of(self._broker_id))
         return replica
 
     def drop_strays(self) -> None:
@@ -106,7 +110,7 @@ class ReplicaOpener:
         partition has other replicas was moved away.
         """
         stores = [item.store for item in self._directories.online if item.store.has_strays]
-        if not stores:
+        if not stores and not self._moves.has_strays:
             return
         own = self._registry.image.brokers.get(self._broker_id)
         if own is None or own.broker_epoch != self._controller.broker_epoch:
@@ -117,11 +121,13 @@ class ReplicaOpener:
                     item.store.drop_unclaimed(self._opened_at)
                 except OSError as failure:
                     self._failures.on_directory_error(item, failure, "removal")
+        self._moves.drop_strays()
 
     def _place(
         self, key: TopicIdPartition, name: str, image: PartitionImage, before: ClusterImage
     ) -> LogDirectory | Unplaced:
         """The directory of a replica, or the reason why it has none."""
+        self._moves.promote(name, key[0], image.directory_of(self._broker_id))
         partition_before = before.partition(*key)
         was_ours = partition_before is not None and self._broker_id in partition_before.replicas
         return self._directories.place(

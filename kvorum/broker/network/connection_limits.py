@@ -32,6 +32,10 @@ class ConnectionLimits:
         self._rates: Mapping[QuotaEntity, Mapping[str, float]] = {}
         self._windows: dict[str, RateWindow] = {}
 
+    def set_overrides(self, overrides: Mapping[str, int]) -> None:
+        """Adopt other limits of single addresses. Connections above one of them stay."""
+        self._overrides = dict(overrides)
+
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Adopt the client quotas of the metadata. Connections made before still count."""
         self._rates = quotas

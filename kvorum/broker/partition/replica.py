@@ -22,6 +22,7 @@ from kvorum.broker.partition.core.partition import Partition
 from kvorum.broker.partition.core.refused_sequences import RefusedSequences, check_sequence
 from kvorum.broker.partition.core.truncation import is_of_another_history, truncation_offset
 from kvorum.broker.partition.core.verification import Verifications, admit
+from kvorum.broker.partition.future_replica import FutureReplica
 from kvorum.broker.partition.watchers import Watcher
 from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.purgatory.pending_produce import PendingAck, PendingProduce
@@ -65,6 +66,7 @@ class Replica:
         "config",
         "core",
         "disk",
+        "future",
         "has_identity",
         "has_lacked",
         "identity_unsynced",
@@ -114,6 +116,8 @@ class Replica:
         self.is_offline = False
         #: The reason why the log cleaner skips this log; "" if it does not.
         self.uncleanable = ""
+        #: The copy that moves to another directory; None if no move is under way.
+        self.future: FutureReplica | None = None
         self.observer: ReplicaObserver | None = None
         #: Transactional batches that the coordinator has not verified yet; each item is called with
         #: the result.
@@ -496,6 +500,7 @@ class Replica:
         with self._lowered_to(target):
             log.truncate_to(target)
         self.core.on_truncated(log.end_offset)
+        self._note_cut(log.end_offset)
         return log.end_offset
 
     def restart_at(self, offset: int, wall_ms: int) -> None:
@@ -509,6 +514,7 @@ class Replica:
         with self._lowered_to(0, offset):
             self.log.truncate_fully_and_start_at(offset, now_ms=wall_ms)
         self.core.on_truncated(offset)
+        self._note_cut(0)
         self.core.on_start_moved(offset)
         if offset > 0:
             if not self.has_identity:
@@ -517,6 +523,10 @@ class Replica:
             # recovery point and without partition.metadata counts as damaged.
             self.sync_identity()
             self.identity_unsynced = False
+
+    def _note_cut(self, offset: int) -> None:
+        if self.future is not None:
+            self.future.note_cut(offset)
 
     @contextlib.contextmanager
     def _lowered_to(self, offset: int, start_offset: int = 0) -> Iterator[None]:
@@ -533,6 +543,21 @@ class Replica:
             self.lower_checkpoints(core.topic, core.partition_id, offset, log.start_offset)
 
     # --- disk --------------------------------------------------------------------------------
+
+    @property
+    def told_dir(self) -> LogDirectory:
+        """The directory that the metadata is to name: near the end of a move its destination."""
+        future = self.future
+        return future.log_dir if future is not None and future.is_promised else self.log_dir
+
+    def move_to(self, log: Log, log_dir: LogDirectory) -> None:
+        """Go on with an equal log in another directory, whose partition.metadata is fsynced."""
+        self.log, self.log_dir, self.future = log, log_dir, None
+        self.lower_checkpoints = log_dir.store.checkpoints.lower
+        self.identity_unsynced = False
+        if not self.has_identity:
+            self.has_identity = True
+            self.on_first_file(self)
 
     def write_identity(self) -> None:
         """Write partition.metadata beside the first batch, so that a restart knows the topic id.

@@ -34,24 +34,6 @@ _ORIGINAL_BYTES = 1 << 20
 """Bytes of the log that are read for one batch of dead letters, unless one batch has more."""
 _PRODUCE_TIMEOUT_MS = 5_000
 _CREATE_TIMEOUT_MS = 10_000
-_OF_RECORDS = frozenset(
-    {ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
-)
-_FINAL = _OF_RECORDS | {
-    ErrorCode.INVALID_CONFIG,
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ErrorCode.POLICY_VIOLATION,
-}
-
-
-def is_final(refused: Rejected) -> bool:
-    """True if another attempt would fail, too: the group or the topic has the wrong configs."""
-    return refused.code in _FINAL
-
-
-def is_of_records(refused: Rejected) -> bool:
-    """True if the topic does not take one of the records: alone, the others may be taken."""
-    return refused.code in _OF_RECORDS
 
 
 class DeadLetterWriter:
@@ -78,7 +60,7 @@ class DeadLetterWriter:
     ) -> int | Rejected:
         """Write the first of these dead letters, as many as fit into one batch.
 
-        Returns the last offset that is written, or the reason why none is (`is_final`).
+        Returns the last offset that is written, or the reason why none is.
         """
         image = self._image()
         configs: Mapping[str, str] = image.configs.get((RESOURCE_GROUP, key.group_id), {})

@@ -8,7 +8,6 @@ Changes are written one write after the other; those that come meanwhile go into
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -22,8 +21,9 @@ from kvorum.broker.purgatory.deadlines import Deadlines
 from kvorum.broker.purgatory.loop_turn import LoopTurn
 from kvorum.broker.share.core.batches import fetched_batches
 from kvorum.broker.share.core.share_partition import Acquire, ShareLimits, SharePartition
-from kvorum.broker.share.core.states import AcquiredRecords, count_up_to
-from kvorum.broker.share.dead_letters import DeadLetterWriter, is_final, is_of_records
+from kvorum.broker.share.core.states import AcquiredRecords, DeadLetters
+from kvorum.broker.share.dead_letter_loop import DeadLetterLoop
+from kvorum.broker.share.dead_letters import DeadLetterWriter
 from kvorum.broker.share.group_configs import ShareGroupConfigs
 from kvorum.broker.share_state.batches import DeliveryState, batches_problem
 from kvorum.broker.share_state.client import ShareStateClient
@@ -44,11 +44,6 @@ _ALL = 1 << 31
 """More bytes than a segment has."""
 READS_MAX = 8
 """Reads of one fetch: what is for nobody is passed over, and other requests must not wait long."""
-
-DEAD_LETTERS_MAX = 500
-"""Dead letters of one batch."""
-_PAUSE_MIN_MS, _PAUSE_MAX_MS = 100, 10_000
-"""Between two attempts to write dead letters: the first, and the longest."""
 
 Settled = Callable[[ErrorCode], None]
 
@@ -420,48 +415,25 @@ class LedSharePartition(Watcher):
     # --- dead letters ------------------------------------------------------------------------
 
     def _begin_dead_letters(self, core: SharePartition) -> None:
-        if not self._has_dead_letters and core.dead_letters(self._limits(), 1):
-            self._has_dead_letters = True
-            self._parts.tasks.spawn(self._write_dead_letters(core), f"dead letters of {self.key}")
+        replica = self.replica
+        if self._has_dead_letters or replica is None or not core.dead_letters(self._limits(), 1):
+            return
+        self._has_dead_letters = True
+        writing = self._write_dead_letters(core, replica)
+        self._parts.tasks.spawn(writing, f"dead letters of {self.key}")
 
-    async def _write_dead_letters(self, core: SharePartition) -> None:
-        """Write dead letters and archive their records, until there are none. Those that a topic
-        does not take for now are tried again; those that it can never take are archived with a
-        warning, as in Kafka."""
-        pause_ms, most = _PAUSE_MIN_MS, DEAD_LETTERS_MAX
-        while self.failure is None and self.replica is not None:
-            letters = core.dead_letters(self._limits(), most)
-            if not letters:
-                break
-            written = await self._parts.dead_letters.write(self.key, self.replica, letters)
-            metrics = self._parts.metrics
-            if isinstance(written, Rejected):
-                metrics.failed_dead_letter_writes += 1
-                first, last = letters[0].first_offset, letters[-1].last_offset
-                if not is_final(written):
-                    _log.warning(
-                        "dead letters of %s, from record %d on, wait and are tried again: %s",
-                        self.key, first, written.message,
-                    )  # fmt: skip
-                    await asyncio.sleep(pause_ms / 1000)
-                    pause_ms = min(2 * pause_ms, _PAUSE_MAX_MS)
-                    continue
-                if is_of_records(written) and first < last:
-                    most = 1  # which of the records the topic does not take
-                    continue
-                lost = count_up_to(letters, last)
-                _log.warning(
-                    "%d dead letters of %s, records %d to %d, are lost: %s",
-                    lost, self.key, first, last, written.message,
-                )  # fmt: skip
-                metrics.lost_dead_letters += lost
-                written = last
-            else:
-                metrics.dead_letters += count_up_to(letters, written)
-            pause_ms = _PAUSE_MIN_MS
+    async def _write_dead_letters(self, core: SharePartition, replica: Replica) -> None:
+        def due(records_max: int) -> list[DeadLetters]:
+            has_ended = self.failure is not None or self.replica is None
+            return [] if has_ended else core.dead_letters(self._limits(), records_max)
+
+        def archive(first: int, last: int) -> None:
             if self.failure is None:
-                core.archive(letters[0].first_offset, written)
+                core.archive(first, last)
                 self._on_changed()
+
+        loop = DeadLetterLoop(self._parts.dead_letters, self._parts.metrics, self.key)
+        await loop.run(replica, due, archive)
         self._has_dead_letters = False
         self._retire_if_written()
 

@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 from kvorum.broker.config.broker_config import BrokerConfig, part_of
 from kvorum.broker.controller_channel.controller_api import ControllerChannel
-from kvorum.broker.coordinator.host import CoordinatorHost
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.metadata_answers.topic_names import SHARE_STATE_TOPIC
 from kvorum.broker.network.peers import Peers
 from kvorum.broker.share.core.group_limits import ShareDefaults
 from kvorum.broker.share.dead_letters import DeadLetterWriter
@@ -18,7 +16,7 @@ from kvorum.broker.share.led_share_partitions import LedSharePartitions
 from kvorum.broker.share.manager import SharePartitionManager
 from kvorum.broker.share.partition_ends import PartitionEnds
 from kvorum.broker.share_state.client import ShareStateClient
-from kvorum.broker.share_state.driver import ShareStateDriver
+from kvorum.broker.share_state.driver import ShareCoordinators
 from kvorum.metadata.image.image import ClusterImage
 
 
@@ -47,13 +45,7 @@ class ShareServices:
             peer_address=replicas.peer_address,
             connect=replicas.connect,
         )
-        driver = ShareStateDriver(config, replicas.metrics.share)
-        self.states = CoordinatorHost(
-            topic=SHARE_STATE_TOPIC,
-            replicas=replicas,
-            make_shard=driver.make_shard,
-            ask=driver.ask,
-        )
+        self.states = ShareCoordinators(replicas, config)
         self.client = ShareStateClient(
             broker_id=broker_id,
             coordinators=self.states,

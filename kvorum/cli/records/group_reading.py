@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from kvorum.cli.records.group_types import refused_by_type
 from kvorum.cli.records.reading import Range, Reading, Wanted, is_transient, ranges_of
 from kvorum.cli.records.text_output import Record
 from kvorum.client.cluster.brokers import Brokers, Partition, Unavailable
@@ -247,6 +248,10 @@ class GroupReading(Reading):
         raise self._refused(error)
 
     def _refused(self, error: KafkaError, what: str = "") -> CommandFailed:
+        if error.code() in (ErrorCode.GROUP_ID_NOT_FOUND, KafkaError._FATAL):
+            refused = refused_by_type(self._brokers, self._group, "--group")
+            if refused is not None:
+                return refused
         if error.code() == ErrorCode.GROUP_ID_NOT_FOUND:
             return CommandFailed(
                 f"group {self._group} cannot be joined by the consumer protocol: {error.str()}"

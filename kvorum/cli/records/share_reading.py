@@ -9,10 +9,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, ShareConsumer
 
+from kvorum.cli.records.group_types import refused_by_type
 from kvorum.cli.records.reading import POLL_S, is_transient
+from kvorum.cli.records.share_start import start_hint
 from kvorum.cli.records.text_output import Record
 from kvorum.client.cluster.brokers import Brokers
-from kvorum.client.failures import CommandFailed, refusal
+from kvorum.client.failures import CommandFailed, refusal, warn
 from kvorum.client.rights import on_group
 
 IDLE_S = 5.0
@@ -39,7 +41,11 @@ class ShareReading:
         """client: librdkafka's settings of the connection.
         records_max: how many records are wanted in all; what is fetched beyond goes back.
         """
-        brokers.existing(list(topics), operation="READ")
+        found = brokers.existing(list(topics), operation="READ")
+        hint = start_hint(brokers, group, found)
+        if hint is not None:
+            warn(hint)
+        self._brokers = brokers
         self._group = group
         self._is_endless = is_endless
         self._is_in_library = False
@@ -116,5 +122,9 @@ class ShareReading:
                 f"share group {self._group}: share groups are off in this cluster; switch them on "
                 "with kvorum features upgrade --feature share.version=2"
             )
+        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            refused = refused_by_type(self._brokers, self._group, "--share-group")
+            if refused is not None:
+                return refused
         rights = (on_group("READ", self._group),) if "GROUP" in error.name() else ()
         return refusal(error.code(), None, f"share group {self._group}", *rights)

@@ -233,6 +233,12 @@ class BrokerBackend:
         subject = f"broker {broker_id}"
         check(reply.error_code, reply.error_message, subject, on_cluster("ALTER"))
 
+    def unregister_controller(self, controller_id: int) -> None:
+        asked = {"controller_id": controller_id}
+        reply = self.connection.call("unregister_controller", 94, 0, asked, flexible=True)
+        subject = f"controller {controller_id}"
+        check(reply.error_code, reply.error_message, subject, on_cluster("ALTER"))
+
     def features(self) -> list[Row]:
         reply = self.connection.call(
             "api_versions",

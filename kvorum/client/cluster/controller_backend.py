@@ -20,6 +20,7 @@ from kvorum.metadata.requests.controller_requests import (
     NewTopic,
     TopicReference,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UpdateFeatures,
     UpdateKind,
 )
@@ -27,6 +28,7 @@ from kvorum.metadata.rpc.calls import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     UNREGISTER_BROKER,
+    UNREGISTER_CONTROLLER,
     UPDATE_FEATURES,
     ControllerCall,
     Reply,
@@ -135,6 +137,10 @@ class ControllerBackend:
     def unregister_broker(self, broker_id: int) -> None:
         request = UnregisterBrokerRequest(broker_id=broker_id)
         self.request(UNREGISTER_BROKER, request, f"broker {broker_id}")
+
+    def unregister_controller(self, controller_id: int) -> None:
+        request = UnregisterControllerRequest(controller_id=controller_id)
+        self.request(UNREGISTER_CONTROLLER, request, f"controller {controller_id}")
 
     def features(self) -> list[Row]:
         image = self._image()

@@ -12,6 +12,7 @@ from kvorum.client.cluster.offsets import ends_at
 from kvorum.client.failures import CommandFailed, Row, check
 from kvorum.client.groups.coordinator import GROUP, Coordinator, ask_loaded
 from kvorum.client.groups.share_offsets import SHARE_TYPE
+from kvorum.client.groups.streams_members import STREAMS_TYPE, streams_members, topics_read
 from kvorum.client.rights import on_group
 from kvorum.runtime.errors import ErrorCode
 
@@ -49,6 +50,8 @@ class GroupClient:
         of the classic protocol), partitions (`topic-0`; null if the assignment is not in Kafka's
         format). offsets: topic, partition, committed_offset, end_offset, lag, metadata, member_id
         (of the member that has the partition; null in share groups, where several have it).
+        Members of Streams groups have active_tasks, standby_tasks (`0_1`) and process_id too; their
+        partitions are the inputs of their active tasks.
         """
         return [self._describe(name) for name in names]
 
@@ -107,8 +110,12 @@ class GroupClient:
         found = reply.groups[0]
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             row = self._describe_consumer(name)
-            if row is None and self._is_share(name, coordinator):
-                row = self._describe_share(name)
+            if row is None:
+                listed = self._listed_type(name, coordinator)
+                if listed == SHARE_TYPE:
+                    row = self._describe_share(name)
+                elif listed == STREAMS_TYPE:
+                    row = self._describe_streams(name)
             if row is not None:
                 return row
             raise _no_such_group(name)
@@ -145,11 +152,37 @@ class GroupClient:
             "offsets": self._offsets(name, members),
         }
 
-    def _is_share(self, name: str, coordinator: int | None) -> bool:
-        """True if the coordinator lists a share group of that name: a cluster of an earlier version
-        lists none, and knows no request about one."""
+    def _listed_type(self, name: str, coordinator: int | None) -> str | None:
+        """The type that the coordinator lists for the group: a cluster of an earlier version lists
+        no group of a newer type, and knows no request about one."""
         listed = [] if coordinator is None else self._list_of(coordinator, [])
-        return any((row["group"], row["type"]) == (name, SHARE_TYPE) for row in listed)
+        return next((str(row["type"]) for row in listed if row["group"] == name), None)
+
+    def _describe_streams(self, name: str) -> Row | None:
+        """A Streams group; None if no Streams group has that name."""
+        values: Row = {
+            "group_ids": [name],
+            "include_authorized_operations": False,
+            "include_topology_description": False,
+        }
+        coordinator, reply = self._ask(name, "streams_group_describe", 89, 1, values)
+        found = reply.groups[0]
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        check(found.error_code, found.error_message, f"group {name}", on_group("DESCRIBE", name))
+        topics = self._brokers.topics(sorted(topics_read(found)))
+        counts = {topic: len(known.leaders) for topic, known in topics.items()}
+        members = streams_members(found, counts)
+        return {
+            "group": name,
+            "state": found.group_state,
+            "type": STREAMS_TYPE,
+            "protocol_type": STREAMS_TYPE,
+            "protocol": found.assignor_name,
+            "coordinator": coordinator,
+            "members": members,
+            "offsets": self._offsets(name, members),
+        }
 
     def _describe_share(self, name: str) -> Row | None:
         """A share group; None if no share group has that name. Its committed offsets are where its

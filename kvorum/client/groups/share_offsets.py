@@ -22,14 +22,21 @@ def group_offsets(brokers: Brokers, group: str) -> GroupOffsets:
     if offsets.state().state != NO_GROUP:
         return offsets
     # Only a cluster that lists a share group knows requests about one.
+    is_share = group_type(brokers, offsets) == SHARE_TYPE
+    return ShareOffsets(brokers, group) if is_share else offsets
+
+
+def group_type(brokers: Brokers, offsets: GroupOffsets) -> str | None:
+    """The type that the group's coordinator, which has answered, lists: classic, consumer, share;
+    None if no group has the name. Raises CommandFailed."""
     broker_id = offsets.coordinator_id
     if broker_id is None:
-        return offsets
+        return None
     values: dict[str, Any] = {"states_filter": [], "types_filter": []}
     reply = ask_loaded(brokers, broker_id, ("list_groups", 16, 5), values)
     check(reply.error_code, None, f"groups of broker {broker_id}")
-    types = {row.group_id: row.group_type for row in reply.groups}
-    return ShareOffsets(brokers, group) if types.get(group) == SHARE_TYPE else offsets
+    types = {row.group_id: str(row.group_type) for row in reply.groups}
+    return types.get(offsets.group)
 
 
 class ShareOffsets(GroupOffsets):

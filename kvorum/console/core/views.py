@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kvorum.console.core.news import News
 from kvorum.console.core.patch import Document, without_nulls
 from kvorum.console.core.sample import QuorumNode, Sample
+from kvorum.console.core.share_figures import NO_PAGES, ShareFigures
 from kvorum.console.core.topics_summary import IS_INTERNAL, Summaries, TopicSummary, state_of
 from kvorum.metadata.image.image import BrokerImage, PartitionImage
 from kvorum.runtime.errors import KvorumError
@@ -46,6 +47,8 @@ class Facts:
     processes: of a lab's nodes by id.
     groups: by name, or None before they were read.
     groups_left_out: those beyond the limit.
+    figures: of share-partitions; None before they were read, or if nothing is to be read.
+    reads_metrics: the console reads pages of metrics.
     """
 
     sample: Sample
@@ -54,6 +57,8 @@ class Facts:
     processes: Mapping[int, Document] = field(default_factory=dict)
     groups: Mapping[str, Document] | None = None
     groups_left_out: int = 0
+    figures: ShareFigures | None = None
+    reads_metrics: bool = False
 
 
 View = Callable[[Facts, Parameters], Document]
@@ -194,7 +199,8 @@ def group_view(facts: Facts, parameters: Parameters) -> Document:
     """The group `name`: its members, and the lag of each partition; or `absent`.
 
     In a share group `committed_offset` is the start offset, and each partition has `members`: the
-    ids of those that it is assigned to.
+    ids of those that it is assigned to. It has the keys of `ShareFigures.rows`, too, while a member
+    fetches from a leader whose metrics are read; `figures_note` says what is missing.
     """
     name = parameters.get("name", "")
     if facts.groups is None:
@@ -210,10 +216,24 @@ def group_view(facts: Facts, parameters: Parameters) -> Document:
     offsets = {f"{row['topic']}-{row['partition']}": row for row in group["offsets"]}
     shown = list(offsets)[start : start + limit]
     rows = {key: offsets[key] for key in shown}
+    note = None
     if group["type"] == "share":
-        rows = {key: {**row, "members": _members_of(key, group)} for key, row in rows.items()}
+        figures = facts.figures or ShareFigures()
+        rows = {
+            key: {
+                **row,
+                **figures.rows.get((name, row["topic"], row["partition"]), {}),
+                "members": _members_of(key, group),
+            }
+            for key, row in rows.items()
+        }
+        note = NO_PAGES
+        if facts.reads_metrics:
+            brokers = len(facts.sample.image.brokers)
+            note = None if facts.figures is None else facts.figures.note(brokers)
     return {
         **_group_row(group),
+        "figures_note": note,
         "name": name,
         "matched": len(offsets),
         "start": start,
@@ -244,6 +264,8 @@ VIEWS: dict[str, View] = {
 
 OF_GROUPS = frozenset({"groups", "group"})
 """Views that need the groups to be read."""
+OF_SHARE_PARTITIONS = frozenset({"group"})
+"""Views that show what only the brokers' metrics have of share-partitions."""
 
 
 def document_of(name: str, facts: Facts, parameters: Parameters) -> Document:

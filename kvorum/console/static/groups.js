@@ -62,6 +62,17 @@ export function groups(context) {
 const partitionLink = ([topic, partition]) =>
   h("a", { href: url("/messages", { topic, partition }) }, `${topic}-${partition}`);
 
+const figure = (title, of) => ({ title, of, show: number, numeric: true, flash: true });
+
+/** What only the metrics of a share-partition's leader have: "–" while no member fetches from it. */
+const FIGURES = [
+  figure("in flight", (r) => r.in_flight),
+  figure("held", (r) => r.held),
+  figure("delivered 1×", (r) => r.delivered_once),
+  figure("2×", (r) => r.delivered_twice),
+  figure("3× or more", (r) => r.delivered_more),
+];
+
 /** The columns of a group's partitions. In a share group several members may have a partition. */
 export function partitionColumns(type) {
   const isShare = type === "share";
@@ -70,6 +81,7 @@ export function partitionColumns(type) {
     { title: isShare ? "start" : "committed", of: (r) => r.committed_offset, show: number, numeric: true, flash: true },
     { title: "end", of: (r) => r.end_offset, show: number, numeric: true },
     { title: "lag", of: (r) => r.lag, show: lagOf, numeric: true },
+    ...(isShare ? FIGURES : []),
     isShare
       ? { title: "members", of: (r) => (r.members ?? []).join(", ") || "–", wide: true }
       : { title: "member", of: (r) => r.member_id, wide: true },
@@ -85,6 +97,8 @@ export function memberColumns(type) {
     type !== "share" && { title: "instance", of: (r) => r.group_instance_id },
     type !== "classic" && { title: "epoch", of: (r) => r.member_epoch, show: number, numeric: true, flash: true },
     { title: "partitions", of: (r) => (r.partitions ?? []).join(", ") || "–", wide: true, flash: true },
+    type === "streams" && { title: "tasks", of: (r) => (r.active_tasks ?? []).join(", ") || "–", wide: true, flash: true },
+    type === "streams" && { title: "standbys", of: (r) => (r.standby_tasks ?? []).join(", ") || "–", wide: true, flash: true },
   ].filter(Boolean);
 }
 
@@ -101,11 +115,12 @@ function tablesOf(type, pages) {
     empty: "The group has no members.",
     columns: memberColumns(type),
   });
+  const note = h("p", { class: "note", hidden: true });
   const panels = [
-    h("section", { class: "panel" }, h("h2", {}, isShare ? "Share-partitions" : "Offsets"), offsets.element, pages.element),
+    h("section", { class: "panel" }, h("h2", {}, isShare ? "Share-partitions" : "Offsets"), note, offsets.element, pages.element),
     h("section", { class: "panel" }, h("h2", {}, "Members"), members.element),
   ];
-  return { type, offsets, members, panels };
+  return { type, offsets, members, note, panels };
 }
 
 export function group(context) {
@@ -124,6 +139,8 @@ export function group(context) {
       context.main.append(...tables.panels);
     }
     lead.replaceChildren(stateOf(document.state), ` ${document.type} group, coordinator broker ${document.coordinator}, lag ${number(document.lag)}`);
+    tables.note.textContent = document.figures_note ?? "";
+    tables.note.hidden = !document.figures_note;
     tables.offsets.update(document.order, document.rows);
     pages.update(document, "partition");
     tables.members.update(Object.keys(document.member_rows), document.member_rows);

@@ -22,6 +22,7 @@ class NodeEntry:
     """One node.
 
     pid: None unless it runs.
+    metrics: host:port of its page of metrics; empty for none.
     state: running, stopped, or dead (it ended without a stop).
 
     is_ready: the node served when this file was written.
@@ -41,6 +42,7 @@ class NodeEntry:
     is_ready: bool = False
     reason: str = ""
     starts: int = 0
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

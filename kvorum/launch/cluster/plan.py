@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvorum.launch.cluster.cluster_file import ClusterFile
@@ -82,6 +82,7 @@ class NodePlan:
     """One node to start.
 
     role: controller or broker.
+    metrics: host:port of its page of metrics; empty for none.
     fault_board: see `ProxyLinks`; empty for none.
     """
 
@@ -93,6 +94,7 @@ class NodePlan:
     directory: str
     log_file: str
     properties: dict[str, Any]
+    metrics: str = ""
     fault_board: str = ""
     nodes_port: int = 0
     """Port of a broker's inter-broker listener; 0 if the broker has one listener for all."""
@@ -137,6 +139,7 @@ def lay_out(
     known: ClusterFile | None,
     new_id: str,
     controller_port: int | None = None,
+    metrics_port: int | None = None,
     voters: int | None = None,
     racks: int = 0,
     is_secure: bool = False,
@@ -148,6 +151,8 @@ def lay_out(
 
     port, controller_port: of the first broker and controller. If 0, the ports come from free_ports,
         which must be enough.
+    metrics_port: of the first controller's page of metrics, the other nodes follow; 0 as above.
+        None: no pages, but for those of links.
     known: the cluster in data_dir; None if there is none.
     new_id: the cluster id if there is none.
     voters: so many controllers, the first ones, vote at the start, in a set that can change
@@ -176,7 +181,7 @@ def lay_out(
     layout = _Layout(
         data_dir=data_dir,
         ports=ports,
-        links=links,
+        links=links if metrics_port is None else _with_pages(links, list(ids), metrics_port, free),
         ids=ids,
         racks=racks,
         is_secure=is_secure,
@@ -215,6 +220,15 @@ def _ids_and_ports(
             ids[name] = id_base + at + 1
             ports[name] = first + at if first else next(free)
     return ids, ports
+
+
+def _with_pages(
+    links: ProxyLinks, names: Sequence[str], first_port: int, free: Iterator[int]
+) -> ProxyLinks:
+    """The links with a page of metrics for each of these nodes, unless they have it."""
+    ports = (first_port + at if first_port else next(free) for at in range(len(names)))
+    pages = {name: f"{HOST}:{port}" for name, port in zip(names, ports, strict=True)}
+    return replace(links, metrics={**pages, **links.metrics})
 
 
 def first_controller_port(port: int, controller_port: int | None) -> int:
@@ -282,12 +296,15 @@ def check_request(
     voters: int | None,
     settings: Mapping[str, str],
     racks: int,
+    metrics_port: int | None = None,
 ) -> None:
     """Raise ConfigError for numbers out of range, and for a property that no node knows or that the
     plan sets itself."""
     check_counts(controllers, brokers)
     if voters is not None and not 0 <= voters <= controllers:
         raise ConfigError(f"--voters={voters} must lie between 0 and --controllers={controllers}")
+    if metrics_port is not None and "metrics.listener" in settings:
+        raise ConfigError("give --metrics-port or --set metrics.listener, not both")
     _check_settings(settings, racks=racks)
 
 
@@ -407,8 +424,9 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         raise ConfigError(f"links of {name} name unknown nodes: {', '.join(unknown)}")
     if peers:
         own["peer.address.overrides"] = ",".join(f"{layout.ids[p]}={a}" for p, a in peers.items())
-    if name in layout.links.metrics:
-        own["metrics.listener"] = f"HTTP://{layout.links.metrics[name]}"
+    metrics = layout.links.metrics.get(name, "")
+    if metrics:
+        own["metrics.listener"] = f"HTTP://{metrics}"
     return NodePlan(
         name=name,
         node_id=node_id,
@@ -418,6 +436,7 @@ def _plan_node(name: str, layout: _Layout, properties: Mapping[str, str]) -> Nod
         directory=directory,
         log_file=os.path.join(layout.data_dir, LOGS_FOLDER, f"{name}.log"),
         properties=own,
+        metrics=metrics,
         fault_board=layout.links.fault_boards.get(name, ""),
         nodes_port=nodes_port,
     )

@@ -36,6 +36,7 @@ def plan_cluster(
     data_dir: str,
     voters: int | None = None,
     racks: int = 0,
+    metrics_port: int | None = None,
     settings: Mapping[str, str] | None = None,
     rng: random.Random | None = None,
     **more: Any,
@@ -43,7 +44,14 @@ def plan_cluster(
     """Plan a new cluster in data_dir, or the one that exists there. For the arguments see
     `plan.lay_out`. Raises ConfigError for invalid input."""
     settings = dict(settings or {})
-    check_request(controllers, brokers, voters=voters, settings=settings, racks=racks)
+    check_request(
+        controllers,
+        brokers,
+        voters=voters,
+        settings=settings,
+        racks=racks,
+        metrics_port=metrics_port,
+    )
     data_dir = os.path.abspath(data_dir)
     return lay_out(
         controllers=controllers,
@@ -53,6 +61,7 @@ def plan_cluster(
         new_id=uuid_text(new_uuid(rng or random.SystemRandom())),
         voters=voters,
         racks=racks,
+        metrics_port=metrics_port,
         settings=settings,
         **more,
     )
@@ -64,6 +73,7 @@ def reserve_ports(
     brokers: int,
     port: int,
     controller_port: int | None,
+    metrics_port: int | None = None,
     is_secure: bool = False,
 ) -> list[socket.socket]:
     """A bound socket for each listener without a fixed port, for `plan_cluster`.
@@ -75,6 +85,7 @@ def reserve_ports(
     listeners = 2 if is_secure else 1
     count = listeners * brokers if port == 0 else 0
     count += controllers if first_controller_port(port, controller_port) == 0 else 0
+    count += controllers + brokers if metrics_port == 0 else 0
     reserved = []
     for _ in range(count):
         guard = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -106,26 +117,32 @@ def check_ports(plan: ClusterPlan) -> None:
     port that cannot be bound now."""
     taken = []
     users: dict[int, str] = {}
-    listeners = [(node, node.port) for node in plan.nodes]
-    listeners += [(node, node.nodes_port) for node in plan.nodes if node.nodes_port]
-    for node, port in listeners:
+    listeners = [
+        (node.name, port, "--controller-port")
+        for node in plan.nodes
+        for port in (node.port, node.nodes_port)
+        if port
+    ]
+    for node in plan.nodes:
+        host, _, port_text = node.metrics.rpartition(":")
+        if host == HOST:
+            what = f"the page of metrics of {node.name}"
+            listeners.append((what, int(port_text), "--metrics-port"))
+    for name, port, option in listeners:
         if port > PORT_MAX:
             raise ConfigError(
-                f"{node.name} would get port {port}, above {PORT_MAX}; choose a lower --port or "
-                "--controller-port"
+                f"{name} would get port {port}, above {PORT_MAX}; choose a lower --port or {option}"
             )
-        other = users.setdefault(port, node.name)
-        if other != node.name:
-            raise ConfigError(
-                f"{other} and {node.name} would both get port {port}; move --controller-port"
-            )
+        other = users.setdefault(port, name)
+        if other != name:
+            raise ConfigError(f"{other} and {name} would both get port {port}; move {option}")
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
                 probe.listen(1)
             except OSError as error:
-                taken.append(f"{HOST}:{port} for {node.name} ({error.strerror})")
+                taken.append(f"{HOST}:{port} for {name} ({error.strerror})")
     if taken:
         raise ConfigError("cannot listen on " + ", ".join(taken) + "; choose others with --port")
 

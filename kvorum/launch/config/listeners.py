@@ -1,4 +1,5 @@
-"""The listeners of a broker: names, addresses, security protocols and SASL, by Kafka's properties.
+"""The listeners of a broker, and those of a controller for Kafka's tools, by Kafka's properties:
+names, addresses, security protocols and SASL.
 
 A listener's protocol is the one that `listener.security.protocol.map` gives its name. Properties of
 one listener begin with `listener.name.NAME.`, in lower case, and override the broker's own.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvorum.broker.sasl.core.jaas import SCRAM_MODULE, parse_jaas, plain_users
 from kvorum.broker.sasl.core.mechanisms import MECHANISMS, SaslSettings
 from kvorum.broker.sasl.core.oauthbearer import OAuthBearerSettings
 from kvorum.launch.config.oauthbearer import HANDLER, OF_OAUTH, oauthbearer_settings
+from kvorum.metadata.configs.config_keys import MAX_CONNECTIONS, broker_value_problem
 from kvorum.runtime.errors import ConfigError
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.text import address_text, split_address, whole_number
@@ -55,7 +57,14 @@ TLS_NAMES = (
 _NAME_CHECK = "ssl.endpoint.identification.algorithm"
 _OF_MECHANISM = (_JAAS, _REAUTH)
 SUFFIXES = frozenset(
-    {_MECHANISMS, _REAUTH, *TLS_NAMES, *OF_OAUTH, f"{oauthbearer.NAME.lower()}.{HANDLER}"}
+    {
+        _MECHANISMS,
+        _REAUTH,
+        MAX_CONNECTIONS,
+        *TLS_NAMES,
+        *OF_OAUTH,
+        f"{oauthbearer.NAME.lower()}.{HANDLER}",
+    }
     | {f"{oauthbearer.NAME.lower()}.{name}" for name in OF_OAUTH}
     | {f"{mechanism.lower()}.{name}" for mechanism in MECHANISMS for name in _OF_MECHANISM}
 )
@@ -67,6 +76,7 @@ class Listener:
     """One listener of a broker.
 
     sasl, tls: None for a protocol without it.
+    connections_max: of this listener; None for no limit of its own.
     principals: the rules from a client's certificate to its user.
     """
 
@@ -77,6 +87,7 @@ class Listener:
     sasl: SaslSettings | None = None
     tls: TlsSettings | None = None
     principals: PrincipalRules = field(default_factory=PrincipalRules)
+    connections_max: int | None = None
 
 
 def parse_address(what: str, text: str, *, may_be_any: bool = False) -> Address:
@@ -104,14 +115,14 @@ def broker_listeners(
     advertised_listeners: str,
     protocol_map: str,
     inter_broker: str,
-    controllers: str,
+    controllers: Collection[str],
     broker: BrokerConfig,
     properties: Mapping[str, Any],
 ) -> tuple[Listener, ...]:
     """The listeners, the inter-broker listener first. Raises ConfigError.
 
     inter_broker: the name of that listener; "" for the only listener, or PLAINTEXT.
-    controllers: the name of the controllers' listener.
+    controllers: the names of the controllers' listeners.
     properties: all of the broker's, for those of single listeners.
     """
     bound = _addresses("listeners", listeners, may_be_any=True)
@@ -126,22 +137,67 @@ def broker_listeners(
     _check_served(bound, protocols, controllers)
     first = _inter_broker(inter_broker, {name: protocols[name] for name in bound})
     _check_names(properties, bound, controllers)
-    found = []
-    for name, address in bound.items():
-        own = OwnProperties(name, broker, properties)
-        protocol = protocols[name]
-        found.append(
-            Listener(
-                name=name,
-                protocol=protocol,
-                listen=address,
-                advertised=_advertised(name, address, advertised.get(name)),
-                sasl=_sasl(own) if protocol in (SASL_PLAINTEXT, SASL_SSL) else None,
-                tls=tls_settings(own) if protocol in (SSL, SASL_SSL) else None,
-                principals=PrincipalRules(own.get("ssl.principal.mapping.rules")),
-            )
+    found = [
+        _listener(
+            OwnProperties(name, broker, properties),
+            protocols[name],
+            address,
+            _advertised(name, address, advertised.get(name)),
         )
+        for name, address in bound.items()
+    ]
     return tuple(sorted(found, key=lambda listener: listener.name != first))
+
+
+def _listener(own: OwnProperties, protocol: str, address: Address, advertised: Address) -> Listener:
+    return Listener(
+        name=own.name,
+        protocol=protocol,
+        listen=address,
+        advertised=advertised,
+        sasl=_sasl(own) if protocol in (SASL_PLAINTEXT, SASL_SSL) else None,
+        tls=tls_settings(own) if protocol in (SSL, SASL_SSL) else None,
+        principals=PrincipalRules(own.get("ssl.principal.mapping.rules")),
+        connections_max=own.connections_max(),
+    )
+
+
+def controller_addresses(what: str, text: str, names: Sequence[str]) -> dict[str, Address]:
+    """The addresses of a controller's listeners in the property `what`. names: those that a
+    controller may have; it must have the first. Raises ConfigError."""
+    found = _addresses(what, text)
+    if names[0] not in found or not set(found) <= set(names):
+        raise ConfigError(
+            f"{what}={text!r} must be one listener of the form {names[0]}://host:port, and further "
+            "ones only of names in controller.listener.names"
+        )
+    return found
+
+
+def tool_listeners(
+    bound: Mapping[str, Address],
+    advertised: Mapping[str, Address],
+    protocol_map: str,
+    defaults: BrokerConfig,
+    properties: Mapping[str, Any],
+) -> tuple[Listener, ...]:
+    """A controller's listeners for Kafka's tools. defaults: has the node's own `ssl_*`. Raises
+    ConfigError."""
+    protocols = listener_protocols(protocol_map)
+    _check_served(bound, protocols, ())
+    for name in bound:
+        prefix = f"{PREFIX}{name.lower()}."
+        own = {key: value for key, value in properties.items() if key.startswith(prefix)}
+        _check_names(own, bound, ())
+    return tuple(
+        _listener(
+            OwnProperties(name, defaults, properties),
+            protocols[name],
+            address,
+            _advertised(name, address, advertised.get(name)),
+        )
+        for name, address in bound.items()
+    )
 
 
 def of_listeners(properties: Mapping[str, Any]) -> frozenset[str]:
@@ -180,11 +236,11 @@ def listener_protocols(text: str) -> dict[str, str]:
 
 
 def _check_served(
-    bound: Mapping[str, Address], protocols: Mapping[str, str], controllers: str
+    bound: Mapping[str, Address], protocols: Mapping[str, str], controllers: Collection[str]
 ) -> None:
-    if controllers in bound:
+    if wrong := [name for name in bound if name in controllers]:
         raise ConfigError(
-            f"listeners has {controllers}, the listener of controllers; a node is a broker or a "
+            f"listeners has {wrong[0]}, the listener of controllers; a node is a broker or a "
             "controller, each with a file of its own"
         )
     missing = [name for name in bound if name not in protocols]
@@ -236,12 +292,12 @@ def is_unspecified(host: str) -> bool:
 
 
 def _check_names(
-    properties: Mapping[str, Any], bound: Mapping[str, Address], controllers: str
+    properties: Mapping[str, Any], bound: Mapping[str, Address], controllers: Collection[str]
 ) -> None:
     """Raise ConfigError for a listener's property that has a name which nothing reads."""
     for name in sorted(of_listeners(properties)):
         listener, _, suffix = name.removeprefix(PREFIX).partition(".")
-        if listener.upper() == controllers:
+        if listener.upper() in controllers:
             continue  # see node_links
         if listener.upper() not in bound:
             raise ConfigError(f"{name}: listeners has no {listener.upper()}")
@@ -265,6 +321,16 @@ class OwnProperties:
         """The value as text; of a name that only a listener has, "" by default."""
         default = getattr(self._node, name.replace(".", "_").replace("-", "_"), "")
         return text_of(self._properties.get(f"{self.prefix}{name}", default))
+
+    def connections_max(self) -> int | None:
+        """The listener's own `max.connections`; None without one. Raises ConfigError."""
+        name = f"{self.prefix}{MAX_CONNECTIONS}"
+        if name not in self._properties:
+            return None
+        problem = broker_value_problem(name, text_of(self._properties[name]))
+        if problem is not None:
+            raise ConfigError(problem)
+        return int(text_of(self._properties[name]))
 
     def of_mechanism(self, mechanism: str, name: str) -> str:
         """A mechanism's own value, else the listener's."""

@@ -72,21 +72,28 @@ class ControllerListener:
     principals: PrincipalRules = field(default_factory=PrincipalRules)
 
 
-def controller_listener_name(properties: Mapping[str, Any]) -> str:
-    """The name of the controllers' listener. Raises ConfigError."""
+def controller_listener_names(properties: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the controllers' listeners, that for nodes first; on the others they serve
+    Kafka's tools. Raises ConfigError."""
     text = str(properties.get(_NAMES, CONTROLLER))
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if len(names) != 1:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names or len(set(names)) != len(names):
         raise ConfigError(
-            f"{_NAMES}={text!r} must be one name: that of the listener on which controllers serve"
+            f"{_NAMES}={text!r} must be the name of the listener on which controllers serve nodes, "
+            "and after it those of the listeners on which they serve Kafka's tools"
         )
-    return names[0]
+    return names
+
+
+def controller_listener_name(properties: Mapping[str, Any]) -> str:
+    """The name of the listener on which controllers serve nodes. Raises ConfigError."""
+    return controller_listener_names(properties)[0]
 
 
 def of_controllers(given: Mapping[str, Any]) -> frozenset[str]:
-    """The properties of the controllers' listener alone."""
-    prefix = f"{PREFIX}{controller_listener_name(given).lower()}."
-    return frozenset(name for name in of_listeners(given) if name.startswith(prefix))
+    """The properties of the controllers' listeners alone."""
+    prefixes = tuple(f"{PREFIX}{name.lower()}." for name in controller_listener_names(given))
+    return frozenset(name for name in of_listeners(given) if name.startswith(prefixes))
 
 
 def controller_listener(

@@ -21,15 +21,18 @@ from kvorum.launch.config.listeners import (
     OwnProperties,
     broker_listeners,
     check_reachable,
+    controller_addresses,
     of_listeners,
     parse_address,
     tls_settings,
+    tool_listeners,
 )
 from kvorum.launch.config.node_links import (
     ControllerListener,
     TlsProperties,
     controller_listener,
     controller_listener_name,
+    controller_listener_names,
     inter_broker_name,
     of_controllers,
     open_controllers,
@@ -52,7 +55,9 @@ from kvorum.launch.config.secret_properties import weak_secrets
 from kvorum.launch.daemon.logs import log_settings
 from kvorum.launch.metrics.row import KAFKA, NAME_SETS, OWN
 from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
+from kvorum.metadata.configs.cordons import cordoned_paths, cordons_problem
 from kvorum.metadata.configs.effective import StaticValue
+from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.image.features import RELEASES
 from kvorum.raft.model.values import RaftConfig
@@ -90,6 +95,7 @@ class NodeConfig:
     listen, advertised: of the controller's listener, or of the one that brokers use among
         themselves.
     listeners: all of a broker's, that one first; none of a controller.
+    tool_listeners: of a controller, those on which it serves Kafka's tools.
     controller_listener: of the controllers, on every node.
     peer_security: of a broker's connections to other brokers.
     access: None if everybody may do everything.
@@ -116,6 +122,7 @@ class NodeConfig:
     given: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    tool_listeners: tuple[Listener, ...] = ()
     controller_listener: ControllerListener = dataclasses.field(default_factory=ControllerListener)
     peer_security: PeerSecurity = NO_SECURITY
     access: AccessSettings | None = None
@@ -238,6 +245,9 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
         parse_policy(broker.group_consumer_migration_policy)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    cordons = cordons_problem(cordoned_paths(broker.cordoned_log_dirs), config.data_directories)
+    if cordons is not None:
+        raise ConfigError(cordons)
     return config, broker
 
 
@@ -277,10 +287,8 @@ def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
 def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfig:
     is_broker = listener_name == BROKER
     check_types(BROKER_CLASSES if is_broker else CONTROLLER_CLASSES, properties)
-    node = bind(NodeProperties, properties)
-    quorum = bind(QuorumProperties, properties)
+    node, quorum = bind(NodeProperties, properties), bind(QuorumProperties, properties)
     _check_values(properties)
-    log_settings(properties)
     _check_identity(node)
     _check_quorum(node)
     controllers = static_voters(node.controller_quorum_voters)
@@ -298,14 +306,19 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
     )
     listeners = _broker_listeners(node, properties) if is_broker else ()
     security = NO_SECURITY
+    tools: tuple[Listener, ...] = ()
     if listeners:
         listen, advertised = listeners[0].listen, listeners[0].advertised
         security = peer_security(
             listeners[0], node.sasl_mechanism_inter_broker_protocol, of_tls, properties
         )
     else:
-        listen = _listener("listeners", node.listeners, controllers_own.name)
-        advertised = _advertised(node, listen, controllers_own.name)
+        addresses, told = _controller_addresses(node, properties)
+        listen, advertised = addresses.pop(controllers_own.name), told[controllers_own.name]
+        defaults = dataclasses.replace(BrokerConfig(), **dataclasses.asdict(of_tls))
+        tools = tool_listeners(
+            addresses, told, node.listener_security_protocol_map, defaults, properties
+        )
     return NodeConfig(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -336,6 +349,7 @@ def _node_config(properties: Mapping[str, Any], listener_name: str) -> NodeConfi
         metrics_names=_metrics_names(node.metrics_names),
         given=dict(properties),
         listeners=listeners,
+        tool_listeners=tools,
         controller_listener=controllers_own,
         peer_security=security,
         access=access_settings(node),
@@ -371,20 +385,25 @@ def _broker_listeners(node: NodeProperties, properties: Mapping[str, Any]) -> tu
         inter_broker=inter_broker_name(
             node.inter_broker_listener_name, node.security_inter_broker_protocol
         ),
-        controllers=controller_listener_name(properties),
+        controllers=controller_listener_names(properties),
         broker=bind(BrokerConfig, properties),
         properties=properties,
     )
 
 
-def _advertised(node: NodeProperties, listen: Address, listener: str) -> Address:
-    """The address of a controller that others use. listener: its name."""
-    name, text, address = "listeners", node.listeners, listen
+def _controller_addresses(
+    node: NodeProperties, properties: Mapping[str, Any]
+) -> tuple[dict[str, Address], dict[str, Address]]:
+    """The addresses of a controller's listeners by name: where it listens, and where others find
+    it. Raises ConfigError."""
+    names = controller_listener_names(properties)
+    listen = controller_addresses("listeners", node.listeners, names)
+    told, what, text = listen, "listeners", node.listeners
     if node.advertised_listeners:
-        name, text = "advertised.listeners", node.advertised_listeners
-        address = _listener(name, text, listener)
-    check_reachable(f"{name}={text}", listener, address, "other nodes")
-    return address
+        what, text = "advertised.listeners", node.advertised_listeners
+        told = controller_addresses(what, text, names)
+    check_reachable(f"{what}={text}", names[0], told[names[0]], "other nodes")
+    return dict(listen), told
 
 
 def _waits(properties: Mapping[str, Any]) -> PatienceProperties:
@@ -409,6 +428,10 @@ def _check_values(properties: Mapping[str, Any]) -> None:
     ]
     if problems:
         raise ConfigError("; ".join(problems))
+    bounds_problem = bind(GroupBounds, properties).bounds_problem()
+    if bounds_problem is not None:
+        raise ConfigError(bounds_problem)
+    log_settings(properties)
 
 
 def _data_directories(node: NodeProperties) -> tuple[str, ...]:

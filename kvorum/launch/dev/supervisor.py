@@ -219,7 +219,8 @@ class Supervisor:
         if data == READY:
             process.is_ready = True
             node = process.node
-            self._print_line(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}")
+            page = f" metrics http://{node.metrics}/metrics" if node.metrics else ""
+            self._print_line(f"{node.name} ready on {HOST}:{node.port} pid {child.pid}{page}")
             if process.is_restarting:
                 self._record_nodes()
                 self._finish_restart(process)
@@ -349,6 +350,7 @@ class Supervisor:
                     is_ready=process.is_ready,
                     reason=process.reason,
                     starts=process.starts,
+                    metrics=node.metrics,
                 )
             )
         write_cluster_file(

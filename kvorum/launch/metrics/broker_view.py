@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvorum.broker.fetch.leader_fetch import PendingFetch
-from kvorum.broker.groups.consumer.group import ConsumerGroup
+from kvorum.broker.groups.book import type_of
 from kvorum.broker.groups.shard import GroupShard
 from kvorum.broker.metrics.counters import ConnectionMetrics, RequestMetrics, TopicMetrics
 from kvorum.broker.partition.replica import Replica
@@ -76,8 +76,8 @@ class BrokerView(NodeView):
         self.is_fenced = int(is_fenced)
         self.broker_state = STARTING if is_fenced else RUNNING
         self.traffic = TopicMetrics("")
-        self.groups_by_type = {"classic": 0, "consumer": 0, "share": 0}
-        self.share = ShareView(server.services.share, self.metrics.share, self.image)
+        self.groups_by_type = {"classic": 0, "consumer": 0, "share": 0, "streams": 0}
+        self.share = ShareView(server.services.share, self.metrics.share, self.image, now_s)
         self.group_members = 0
         self.transaction_states: Counter[str] = Counter()
         self._parked: Counter[type] = Counter()
@@ -151,8 +151,7 @@ class BrokerView(NodeView):
             self.coordinator_shards += 1
             if isinstance(shard, GroupShard):
                 for group in shard.groups.values():
-                    kind = "consumer" if isinstance(group, ConsumerGroup) else "classic"
-                    self.groups_by_type[kind] += 1
+                    self.groups_by_type[type_of(group)] += 1
                     self.group_members += len(group.members)
                 self.share.note_groups(shard.share.groups.values())
             elif isinstance(shard, TransactionShard):

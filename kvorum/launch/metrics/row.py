@@ -37,6 +37,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "certificate": ("listener", "side"),
     "share_groups": ("state",),
     "share_partition": ("group", "topic", "partition"),
+    "share_deliveries": ("group", "topic", "partition", "deliveries"),
     "share_shards": ("state",),
     "acknowledgements": ("type",),
 }

@@ -18,6 +18,8 @@ from kvorum.metadata.image.image import ClusterImage
 if TYPE_CHECKING:
     from kvorum.broker.share.share_services import ShareServices
 
+OFTEN = 3
+"""Deliveries from which on records are counted together: a label must not have many values."""
 ACTIVE = "active"
 """Kafka's word for a coordinator that serves requests."""
 
@@ -49,17 +51,22 @@ class ShareView:
     members: of the share groups whose coordinator is this broker.
     states: share-partitions whose state this broker's share coordinators keep.
     shards: number of these coordinators.
+    write_mean_ms, write_max_ms, write_rate, rebalance_rate: over the last minute.
     """
 
-    def __init__(self, services: ShareServices, metrics: ShareMetrics, image: ClusterImage) -> None:
+    def __init__(
+        self, services: ShareServices, metrics: ShareMetrics, image: ClusterImage, now_s: float
+    ) -> None:
         self._services = services
         self._metrics = metrics
         self._image = image
+        self._now_s = now_s
         self.groups = {EMPTY: 0, STABLE: 0}
         self.members = self.states = self.shards = 0
         self.scopes: dict[str, Scope] = {
             "share_groups": self._groups,
             "share_partition": self._partitions,
+            "share_deliveries": self._deliveries,
             "share_shards": lambda: iter([((ACTIVE,), Number(self.shards))]),
             "acknowledgements": self._acknowledgements,
         }
@@ -71,6 +78,22 @@ class ShareView:
     @property
     def sessions(self) -> ShareSessions:
         return self._services.partitions.sessions
+
+    @property
+    def write_mean_ms(self) -> float | None:
+        return self._metrics.coordinator_write_recent.mean(self._now_s)
+
+    @property
+    def write_max_ms(self) -> float | None:
+        return self._metrics.coordinator_write_recent.maximum(self._now_s)
+
+    @property
+    def write_rate(self) -> float:
+        return self._metrics.coordinator_writes_recent.rate(self._now_s)
+
+    @property
+    def rebalance_rate(self) -> float:
+        return self._metrics.rebalances_recent.rate(self._now_s)
 
     @property
     def count(self) -> int:
@@ -98,13 +121,30 @@ class ShareView:
             yield (state,), Number(count)
 
     def _partitions(self) -> Iterator[Item | None]:
+        for found in self._led():
+            yield None if found is None else (found[0], _SharePartition(found[1]))
+
+    def _deliveries(self) -> Iterator[Item | None]:
+        for found in self._led():
+            names, core = (None, None) if found is None else (found[0], found[1].core)
+            if names is None or core is None:
+                yield None
+                continue
+            counts = core.unsettled_records
+            often = sum(count for times, count in counts.items() if times >= OFTEN)
+            for times in range(1, OFTEN):
+                yield (*names, str(times)), Number(counts.get(times, 0))
+            yield (*names, f"{OFTEN}+"), Number(often)
+
+    def _led(self) -> Iterator[tuple[tuple[str, str, str], LedSharePartition] | None]:
+        """The share-partitions with the values of their labels; None for one that is gone."""
         for led in self._services.partitions.led.active():
             topic = self._image.topics.get(led.key.topic_id)
             if topic is None or led.failure is not None:
                 yield None  # deleted, or ended since the walk began
             else:
                 names = escaped(led.key.group_id), escaped(topic.name), str(led.key.partition)
-                yield names, _SharePartition(led)
+                yield names, led
 
     def _acknowledgements(self) -> Iterator[Item]:
         for kind in AcknowledgeType:

@@ -21,26 +21,23 @@ from kvorum.broker.controller_channel.lifecycle import (
 )
 from kvorum.broker.log_dirs.log_directories import DirectoriesLost, LogDirectory
 from kvorum.broker.manager.replica_manager import ReplicaManager
-from kvorum.broker.sasl.core.mechanisms import SaslSettings, authenticator
-from kvorum.broker.sasl.core.oauthbearer import Validate
-from kvorum.broker.sasl.core.token_logins import TokenLogins
 from kvorum.broker.server import KafkaServer
-from kvorum.launch.config.listeners import Address, Listener
+from kvorum.launch.config.listeners import Address
 from kvorum.launch.config.properties import NodeConfig, static_values
 from kvorum.launch.daemon.process import ended
 from kvorum.launch.directories.log_directories import UNCLEAN, OwnDirectories, take_directories
 from kvorum.launch.directories.metadata_log import open_log
 from kvorum.launch.metrics.process import ProcessView
 from kvorum.launch.nodes.dynamic_certificates import DynamicCertificates
+from kvorum.launch.nodes.kafka_listeners import KafkaListeners
 from kvorum.launch.nodes.metrics_server import NodeServer, serve_broker
-from kvorum.launch.nodes.reach import NodeLinks
+from kvorum.launch.nodes.reach import NodeLinks, controller_client, tell_voters
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import limited
 from kvorum.metadata.image.image import RESOURCE_BROKER, ClusterImage
 from kvorum.metadata.image.publisher import MetadataPublisher
 from kvorum.metadata.image.records import Endpoint
 from kvorum.metadata.requests.controller_requests import RegisterBrokerRequest
-from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.raft.model.voters import VoterSet
 from kvorum.raft.node.raft_node import RaftNode
 from kvorum.runtime.certificates import TlsListener
@@ -52,17 +49,14 @@ from kvorum.runtime.errors import (
     required,
     shortage_of,
 )
-from kvorum.runtime.http2.rpc import Channels
 from kvorum.runtime.ids import new_uuid
 from kvorum.runtime.machine import Machine
-from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
 from kvorum.storage.files.checkpoints import remove_clean_shutdown, write_clean_shutdown
 from kvorum.wire.kio_codec import warm_up
 
 if TYPE_CHECKING:
-    from kvorum.broker.sasl.key_source import KeySource
     from kvorum.metadata.events.source import MetadataSource
 
 logger = logging.getLogger("kvorum.broker")
@@ -101,7 +95,6 @@ class BrokerProcess:
         self._disk = self._machine.disk
         self._on_failure = on_failure
         self._unfenced = asyncio.Event()
-        self._key_sources: list[KeySource] = []
         self._shown_active = asyncio.Event()
         self._rng = random.Random()
         self._tasks = TaskGroup(on_failure)
@@ -109,7 +102,7 @@ class BrokerProcess:
         self._publisher = MetadataPublisher(self._publish, on_failure=on_failure)
         self._links = NodeLinks(config)
         self._certificates = DynamicCertificates(config.node_id, config.given)
-        self._client = _client(config, self._links.channels)
+        self._client = controller_client(config, self._links.channels)
         self._lifecycle = self._make_lifecycle()
         self._controller = ForwardingManager(
             self._client,
@@ -147,6 +140,9 @@ class BrokerProcess:
             certificates_problem=self._certificates.problem,
         )
         self._server = KafkaServer(services)
+        self._listeners = KafkaListeners(
+            self._server, lambda: self._publisher.image, self._machine.clock, self._watch_tls
+        )
         self._metrics: NodeServer | None = None
         self._raft: RaftNode | None = None
         self._own: OwnDirectories | None = None
@@ -194,7 +190,7 @@ class BrokerProcess:
         # Bind before the registration. A broker that cannot be reached must not register, and so
         # fence the process that has its port.
         for listener in config.listeners:
-            await self._bind(listener)
+            await self._listeners.bind(listener, is_for_brokers=listener is config.listeners[0])
         self._links.watch(self._tasks)
         self._replicas.load(found=own.found)
         if lack := self._replicas.directories.lack_of_files(ProcessView().max_fds):
@@ -246,58 +242,9 @@ class BrokerProcess:
         self._tasks.spawn(self._warm_up(), "warm-up")
         logger.info("broker=%d unfenced %s", config.node_id, raft.core.summary())
 
-    async def _bind(self, listener: Listener) -> None:
-        host, port = listener.listen
-        await until_resolved(host, port, logger)
-        authenticate = None
-        if listener.sasl is not None:
-            # The nonces of logins must be unpredictable.
-            rng = random.SystemRandom()
-            authenticate = authenticator(
-                listener.sasl,
-                lambda: self._publisher.image,
-                rng,
-                validate=self._judge_of_tokens(listener.sasl),
-                tokens=self._token_logins(),
-            )
-        tls = None
-        if listener.tls is not None:
-            tls = TlsListener(listener.tls, listener.principals)
-            self._links.certificates.add(tls)
-            self._certificates.add(listener.name, tls)
-        try:
-            await self._server.bind(
-                host,
-                port,
-                listener_name=listener.name,
-                authenticate=authenticate,
-                tls=tls,
-                is_for_brokers=listener is self._config.listeners[0],
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {address_text(host, port)}, the listener {listener.name}: "
-                f"{error.strerror}; give listeners a free port and an address of this machine"
-            ) from error
-
-    def _token_logins(self) -> TokenLogins | None:
-        key = self._server.services.token_key
-        if key is None:
-            return None
-        return TokenLogins(key, lambda: self._publisher.image, self._machine.clock.wall_ms)
-
-    def _judge_of_tokens(self, sasl: SaslSettings) -> Validate | None:
-        """The check of OAUTHBEARER tokens; None for a listener without OAUTHBEARER. Raises
-        ConfigError."""
-        if sasl.oauth is None:
-            return None
-        # Imported here: it brings cryptography, which no other broker needs.
-        from kvorum.broker.sasl.key_source import KeySource, validator_of
-
-        source = KeySource(sasl.oauth.key_set)
-        source.start()
-        self._key_sources.append(source)
-        return validator_of(sasl.oauth.expected, source, self._machine.clock)
+    def _watch_tls(self, name: str, tls: TlsListener) -> None:
+        self._links.certificates.add(tls)
+        self._certificates.add(name, tls)
 
     async def _register(self, own: OwnDirectories) -> None:
         """Register, wait until the image shows it, and remove the clean-shutdown markers. From then
@@ -369,8 +316,7 @@ class BrokerProcess:
         if self._metrics is not None:
             await self._metrics.stop()
         await self._server.stop()
-        for source in self._key_sources:
-            source.stop()
+        self._listeners.stop()
         if self._is_serving:
             await self._close_replicas()
         if self._raft is not None:
@@ -479,14 +425,7 @@ class BrokerProcess:
         self._client.note_election(leader_id, epoch)
 
     def _on_voters(self, voters: VoterSet) -> None:
-        if len(voters) and self._config.raft.is_dynamic:
-            overrides = self._config.overrides
-            addresses = {
-                v.node_id: overrides.get(v.node_id, (v.host, v.port)) for v in voters.voters
-            }
-            self._client.update_addresses(
-                {i: address_text(*address) for i, address in addresses.items()}
-            )
+        tell_voters(self._config, self._client, voters)
 
     def _registration(self) -> RegisterBrokerRequest:
         return RegisterBrokerRequest(
@@ -519,19 +458,3 @@ def _events_source(
     from kvorum.metadata.events.source import PublishedMetadata
 
     return PublishedMetadata(publisher)
-
-
-def _client(config: NodeConfig, channels: Channels) -> ControllerClient:
-    return ControllerClient(
-        _controllers(config),
-        channels=channels,
-        attempt_timeout_ms=config.waits.controller_socket_timeout_ms,
-    )
-
-
-def _controllers(config: NodeConfig) -> dict[int, str]:
-    """The first addresses for finding the active controller. With dynamic voters the controllers'
-    own ids are not known yet."""
-    ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
-    found = {i: config.address_of(i) for i in ids}
-    return {i: address_text(*a) for i, a in found.items() if a is not None}

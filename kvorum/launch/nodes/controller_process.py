@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kvorum.launch.config.properties import NodeConfig
 from kvorum.launch.directories.bootstrap_records import (
@@ -25,7 +26,7 @@ from kvorum.launch.nodes.metrics_server import NodeServer, serve_controller
 from kvorum.launch.nodes.reach import NodeLinks
 from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
 from kvorum.metadata.controller.loop import ControllerLoop
-from kvorum.metadata.image.features import limited
+from kvorum.metadata.image.features import limited, of_quorum
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.record_codec import UnreadableRecord
 from kvorum.metadata.image.records import Endpoint, Record
@@ -44,6 +45,9 @@ from kvorum.runtime.machine import Machine
 from kvorum.runtime.resolving import until_resolved
 from kvorum.runtime.tasks import TaskGroup
 from kvorum.runtime.text import address_text
+
+if TYPE_CHECKING:
+    from kvorum.launch.nodes.tool_listeners import ToolListeners
 
 logger = logging.getLogger("kvorum.controller")
 
@@ -74,9 +78,12 @@ class ControllerProcess:
         self._lock: DirectoryLock | None = None
         self._new = NewDirectories(self._disk)
         self._may_have_voted = False
-        self._features = limited(config.node.metadata_version_max)
+        self._features = of_quorum(
+            limited(config.node.metadata_version_max), is_dynamic=config.raft.is_dynamic
+        )
         self._tasks = TaskGroup(on_failure)
         self._links = NodeLinks(config)
+        self._tools: ToolListeners | None = None
         self._guard: ControllerGuard | None = None
         if config.access is not None:
             self._guard = ControllerGuard(config.access.authorizer(), nodes=config.access.nodes)
@@ -132,11 +139,18 @@ class ControllerProcess:
             channels=self._links.channels,
             call_timeout_ms=config.waits.controller_socket_timeout_ms,
         )
+        if config.tool_listeners:
+            # Imported here: other controllers need nothing of a broker.
+            from kvorum.launch.nodes.tool_listeners import ToolListeners
+
+            self._tools = ToolListeners(config, self._links, self._machine, self._features)
         loop.on_image = partial(self._on_image, registrar)
         await loop.load(metadata_log.newest)
         self._links.watch(self._tasks)
         await self._serve(loop, node)
         self._metrics = await serve_controller(config, node, loop, self._links)
+        if self._tools is not None:
+            await self._tools.start()
         self._may_have_voted = True
         node.start()
         self._tasks.spawn(registrar.run(), "registration")
@@ -144,6 +158,8 @@ class ControllerProcess:
 
     def _on_image(self, registrar: Registrar, image: ClusterImage) -> None:
         registrar.on_image(image)
+        if self._tools is not None and self._node is not None:
+            self._tools.on_image(image, self._node.core.voter_set)
         if self._guard is not None and self._guard.update(image) and self._server is not None:
             self._server.check_conversations()
 
@@ -160,16 +176,19 @@ class ControllerProcess:
         config = self._config
         listener = config.controller_listener
         endpoint = Endpoint(listener.name, *config.advertised, listener.protocol)
+        of_tools = (Endpoint(x.name, *x.advertised, x.protocol) for x in config.tool_listeners)
         return RegisterControllerRequest(
             controller_id=config.node_id,
             cluster_id=config.cluster_id,
             incarnation_id=new_uuid(self._rng),
-            endpoints=(endpoint,),
+            endpoints=(endpoint, *of_tools),
             features=self._features,
         )
 
     async def stop(self, *, is_withdrawn: bool = False) -> None:
         await self._tasks.stop()
+        if self._tools is not None:
+            await self._tools.stop()
         if self._metrics is not None:
             await self._metrics.stop()
         if self._node is not None:

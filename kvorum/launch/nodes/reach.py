@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from kvorum.broker.network.peer_security import NO_SECURITY
 from kvorum.launch.config.properties import NodeConfig
 from kvorum.launch.nodes.own_principal import check_at_brokers, check_at_controllers
+from kvorum.metadata.rpc.client import ControllerClient
+from kvorum.raft.model.voters import VoterSet
 from kvorum.runtime.certificates import CertificateWatch, TlsCaller, TlsListener
 from kvorum.runtime.http2.rpc import Channels, rpc_caller, rpc_listener
 from kvorum.runtime.principals import PrincipalRules
 from kvorum.runtime.sockets import connect_tcp
 from kvorum.runtime.tasks import TaskGroup
+from kvorum.runtime.text import address_text
 
 if TYPE_CHECKING:
     from kvorum.broker.network.peer_connection import Connect
@@ -63,3 +66,24 @@ class NodeLinks:
     def watch(self, tasks: TaskGroup) -> None:
         """Read certificates again when their files change."""
         tasks.spawn(self.certificates.run(), "certificates")
+
+
+def controller_client(config: NodeConfig, channels: Channels) -> ControllerClient:
+    """A client of the active controller, with the addresses in the node's properties."""
+    ids = config.raft.bootstrap_ids if config.raft.is_dynamic else tuple(config.controllers)
+    found = {i: config.address_of(i) for i in ids}
+    # With dynamic voters the controllers' own ids are not known yet: see `tell_voters`.
+    return ControllerClient(
+        {i: address_text(*a) for i, a in found.items() if a is not None},
+        channels=channels,
+        attempt_timeout_ms=config.waits.controller_socket_timeout_ms,
+    )
+
+
+def tell_voters(config: NodeConfig, client: ControllerClient, voters: VoterSet) -> None:
+    """Tell the client the addresses of dynamic voters."""
+    if not len(voters) or not config.raft.is_dynamic:
+        return
+    overrides = config.overrides
+    addresses = {v.node_id: overrides.get(v.node_id, (v.host, v.port)) for v in voters.voters}
+    client.update_addresses({i: address_text(*address) for i, address in addresses.items()})

@@ -54,6 +54,7 @@ _ADMIN = {
     "ExpireDelegationToken": _NODES,
     "UpdateFeatures": _ALTER,
     "UnregisterBroker": _ALTER,
+    "UnregisterController": _ALTER,
     "DescribeQuorum": _DESCRIBE,
     # The answer has all metadata, with the keys of users who log in by SCRAM.
     "ReadMetadataLog": _NODES,

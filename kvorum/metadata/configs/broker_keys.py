@@ -11,9 +11,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 
+from kvorum.metadata.configs.group_bounds import BOUND_CONFIGS
 from kvorum.metadata.configs.model import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Update
 from kvorum.metadata.configs.security_keys import CERTIFICATE_KEYS, SECURITY
 from kvorum.metadata.configs.share_keys import SHARE_CONFIGS
+from kvorum.metadata.configs.streams_keys import STREAMS_CONFIGS
 from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.features import RELEASES
 
@@ -39,11 +41,14 @@ _TOPIC_DEFAULTS = (
     "log.message.timestamp.after.max.ms",
     "log.message.timestamp.before.max.ms",
     "log.message.timestamp.type",
+    "log.preallocate",
     "log.retention.bytes",
     "log.retention.ms",
+    "log.roll.jitter.ms",
     "log.roll.ms",
     "log.segment.bytes",
     "log.segment.delete.delay.ms",
+    "max.decompressed.message.bytes",
     "message.max.bytes",
     "min.insync.replicas",
     "unclean.leader.election.enable",
@@ -75,6 +80,32 @@ _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
         )
         for side, way in (("leader", "sent to"), ("follower", "fetched for"))
     ),
+    (
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _LONG,
+        str(INT64_MAX),
+        "Bytes a second copied by moves between the data directories of a broker.",
+    ),
+)
+
+_OVERRIDES = ConfigKey(
+    name="max.connections.per.ip.overrides",
+    type=_STRING,
+    default="",
+    pattern=r"(\s*[^,\s]+:[0-9]{1,9}\s*(,\s*[^,\s]+:[0-9]{1,9}\s*)*)?",
+    pattern_says="a list of address:count, such as 10.0.0.1:100",
+    update=Update.DYNAMIC,
+    documentation="address:count,...: connections that these addresses may have, in place of the "
+    "others'.",
+)
+
+#: Data directories that take no new replicas (KIP-1066).
+_CORDONS = ConfigKey(
+    name="cordoned.log.dirs",
+    type=_LIST,
+    default="",
+    update=Update.PER_BROKER,
+    documentation="Data directories that take no new replicas; * for all.",
 )
 
 #: Properties of the log cleaner.
@@ -132,6 +163,7 @@ _CLEANER: tuple[ConfigKey, ...] = (
 #: Numbers, read at the start, that may be 0. Those in _MAY_BE_NONE may be -1, which switches them
 #: off. All others are at least 1.
 _MAY_BE_ZERO = (
+    "group.consumer.assignment.interval.ms",
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
     "controlled.shutdown.timeout.ms",
@@ -156,6 +188,7 @@ _MAY_BE_NONE = (
 _COARSER: dict[str, tuple[tuple[str, int], ...]] = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.retention.minutes": (("log.retention.hours", 60),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
     "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", 1),),
 }
@@ -189,6 +222,13 @@ OTHER_NAMES: tuple[ConfigKey, ...] = (
         also=(-1,),
         documentation="log.retention.ms in minutes; that goes before.",
         coarser=_COARSER["log.retention.minutes"],
+    ),
+    ConfigKey(
+        name="log.roll.jitter.hours",
+        type=_INT,
+        default="0",
+        low=0,
+        documentation="log.roll.jitter.ms in hours; that goes before.",
     ),
     ConfigKey(
         name="log.roll.hours",
@@ -344,6 +384,12 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("metadata.events.topic.segment.bytes", _INT, "104857600", "Size of its segments."),
     # Groups.
     (
+        "group.consumer.assignment.interval.ms",
+        _INT,
+        "0",
+        "Least time between two targets of a group of the consumer protocol.",
+    ),
+    (
         "group.initial.rebalance.delay.ms",
         _INT,
         "3000",
@@ -420,12 +466,6 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
     ("socket.receive.buffer.bytes", _INT, "-1", "SO_RCVBUF of clients; -1 leaves it to the OS."),
     ("socket.send.buffer.bytes", _INT, "-1", "SO_SNDBUF of clients; -1 leaves it to the OS."),
     ("socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted."),
-    (
-        "max.connections.per.ip.overrides",
-        _STRING,
-        "",
-        "address:count,...: connections that these addresses may have, in place of the others'.",
-    ),
     ("quota.window.num", _INT, "11", "Samples that the rate of a client quota is measured over."),
     ("quota.window.size.seconds", _INT, "1", "Length of such a sample."),
     ("connections.max.idle.ms", _LONG, "600000", "Silence after which a connection is closed."),
@@ -475,7 +515,11 @@ BROKER_CONFIGS: dict[str, ConfigKey] = {
         (
             *_topic_defaults(),
             *_CLEANER,
+            _CORDONS,
+            _OVERRIDES,
+            *BOUND_CONFIGS,
             *SHARE_CONFIGS,
+            *STREAMS_CONFIGS,
             *OTHER_NAMES,
             *(
                 ConfigKey(

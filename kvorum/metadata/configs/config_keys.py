@@ -12,6 +12,7 @@ from kvorum.metadata.configs.client_metrics_keys import (
 )
 from kvorum.metadata.configs.earlier_keys import is_earlier_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
+from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
 from kvorum.metadata.configs.model import ConfigKey, Update, parse
 from kvorum.metadata.configs.security_keys import CERTIFICATE_KEYS
@@ -45,6 +46,7 @@ __all__ = [
     "broker_value_problem",
     "ignored_config",
     "is_certificate_key",
+    "limited_listener",
     "other_config_problem",
     "topic_config_problem",
     "topic_configs_conflict",
@@ -54,6 +56,7 @@ _LISTENER = "listener.name."
 _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 _REAUTH = "connections.max.reauth.ms"
 _JAAS = "sasl.jaas.config"
+MAX_CONNECTIONS = "max.connections"
 _MIN_LAG = "min.compaction.lag.ms"
 _MAX_LAG = "max.compaction.lag.ms"
 
@@ -100,13 +103,16 @@ def broker_key(name: str) -> ConfigKey | None:
 
 def _listener_key(name: str) -> ConfigKey | None:
     """The key of a single listener, `listener.name.clients.ssl.client.auth`, or of a mechanism
-    there, `listener.name.clients.plain.sasl.jaas.config`."""
+    there, `listener.name.clients.plain.sasl.jaas.config`. `max.connections` of one may be changed
+    while the broker runs, as in Kafka."""
     parts = name.removeprefix(_LISTENER).split(".")[1:]
     if parts and parts[0] in _MECHANISMS:
         parts = parts[1:]
         if ".".join(parts) != _REAUTH and parts[:1] != ["sasl"]:
             return None
     own = ".".join(parts)
+    if own == MAX_CONNECTIONS:
+        return dataclasses.replace(BROKER_CONFIGS[own], name=name, default=None, low=1)
     if own != _REAUTH and parts[:1] not in (["ssl"], ["sasl"]):
         return None
     key = broker_key(own)
@@ -115,6 +121,13 @@ def _listener_key(name: str) -> ConfigKey | None:
     if own in BROKER_CONFIGS or own == _JAAS:
         return dataclasses.replace(key, name=name, update=Update.READ_ONLY, ignored="")
     return dataclasses.replace(key, name=name)
+
+
+def limited_listener(name: str) -> str | None:
+    """The listener whose `max.connections` this config is, in capital letters; None for others."""
+    if not name.startswith(_LISTENER) or not name.endswith(f".{MAX_CONNECTIONS}"):
+        return None
+    return name[len(_LISTENER) : -len(MAX_CONNECTIONS) - 1].upper()
 
 
 def is_certificate_key(name: str) -> bool:
@@ -171,14 +184,19 @@ def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
 
 
-def other_config_problem(resource_type: int, name: str, value: str) -> Rejected | None:
-    """The refusal of this config of a group or a client-metrics subscription, or None."""
+def other_config_problem(
+    resource_type: int, name: str, value: str, bounds: GroupBounds
+) -> Rejected | None:
+    """The refusal of this config of a group or a client-metrics subscription, or None.
+
+    bounds: of groups' configs.
+    """
     problem = _too_long(name, value)
     if problem is not None:
         return Rejected(ErrorCode.INVALID_CONFIG, problem)
     if resource_type == RESOURCE_CLIENT_METRICS:
         return client_metrics_problem(name, value)
-    return group_config_problem(name, value)
+    return group_config_problem(name, value, bounds)
 
 
 def _too_long(name: str, value: str) -> str | None:

@@ -1,23 +1,31 @@
 """Configs of groups (KIP-848, KIP-932, KIP-1071), as in Apache Kafka 4.4.
 
-Kvorum obeys those whose documentation does not begin with "Not obeyed". The others are stored and
-shown, without an effect. The bounds are the defaults of Kafka's broker properties
-`group.*.min.*` and `group.*.max.*`, which Kvorum accepts and ignores.
+The bounds of numbers are the properties `group.*.min.*` and `group.*.max.*` (`group_bounds`); those
+in the table hold where there are no such properties.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 
+from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 SHARE_SESSION_TIMEOUT = "share.session.timeout.ms"
 SHARE_HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
 SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+STREAMS_SESSION_TIMEOUT = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
+STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
+STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
+STREAMS_STANDBY_REPLICAS = "streams.num.standby.replicas"
+STREAMS_RACK_TAGS = "streams.rack.aware.assignment.tags"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
 SHARE_RECORD_LOCKS = "share.partition.max.record.locks"
@@ -40,18 +48,18 @@ _RESET = re.compile(
 _NUMBERS = (
     (SESSION_TIMEOUT, 45_000, 45_000, 60_000, "Silence after which a member of the group is out."),
     (HEARTBEAT_INTERVAL, 5_000, 5_000, 15_000, "Between two heartbeats of a member of the group."),
-    ("consumer.assignment.interval.ms", 1_000, 0, 15_000, "Not obeyed: between two assignments."),
+    (ASSIGNMENT_INTERVAL, 0, 0, 15_000, "Least time between two targets of the group."),
     (SHARE_SESSION_TIMEOUT, 45_000, 45_000, 60_000, "Silence after which a share member is out."),
     (SHARE_HEARTBEAT_INTERVAL, 5_000, 5_000, 15_000, "Between two heartbeats of a share member."),
     (SHARE_ASSIGNMENT_INTERVAL, 1_000, 0, 15_000, "Least time between two targets."),
     (SHARE_LOCK_DURATION, 30_000, 15_000, 60_000, "How long a share member holds a record."),
     (SHARE_DELIVERY_LIMIT, 5, 2, 10, "Deliveries after which a record is archived."),
-    (SHARE_RECORD_LOCKS, 2_000, 100, 10_000, "Records in flight of a share-partition."),
-    ("streams.session.timeout.ms", 45_000, 45_000, 60_000, "Not obeyed: of a Streams member."),
-    ("streams.heartbeat.interval.ms", 5_000, 5_000, 15_000, "Not obeyed: of a Streams member."),
-    ("streams.assignment.interval.ms", 1_000, 0, 15_000, "Not obeyed: between two assignments."),
-    ("streams.initial.rebalance.delay.ms", 3_000, 0, None, "Not obeyed: of an empty group."),
-    ("streams.num.standby.replicas", 0, 0, 2, "Not obeyed: standby replicas of a task."),
+    (SHARE_RECORD_LOCKS, 2_000, 100, 4_000, "Records in flight of a share-partition."),
+    (STREAMS_SESSION_TIMEOUT, 45_000, 45_000, 60_000, "Silence after which a member is out."),
+    (STREAMS_HEARTBEAT_INTERVAL, 5_000, 5_000, 15_000, "Between two heartbeats of a member."),
+    (STREAMS_ASSIGNMENT_INTERVAL, 1_000, 0, 15_000, "Least time between two targets."),
+    (STREAMS_INITIAL_DELAY, 3_000, 0, None, "How long an empty group waits for more members."),
+    (STREAMS_STANDBY_REPLICAS, 0, 0, 2, "Standbys of each task with a state."),
 )
 """Name, default, minimum, maximum, documentation. The broker property with the same meaning has the
 prefix `group.`."""
@@ -68,9 +76,9 @@ _WORDS = (
     (DEAD_LETTER_TOPIC, _STRING, "", (), "",
      "The topic of a share group's dead letters; blank: the group has none."),
     ("streams.assignor.name", _STRING, "sticky", ("sticky",), "group.streams.assignors",
-     "Not obeyed: the assignor of a streams group."),
-    ("streams.rack.aware.assignment.tags", _LIST, "", (),
-     "group.streams.rack.aware.assignment.tags", "Not obeyed: tags that spread standby tasks."),
+     "The assignor of a Streams group."),
+    (STREAMS_RACK_TAGS, _LIST, "", (), "group.streams.rack.aware.assignment.tags",
+     "Keys of client tags that each member must have."),
 )  # fmt: skip
 """Name, type, default, values, name of the broker property ("" for the same one), documentation."""
 
@@ -107,11 +115,15 @@ GROUP_CONFIGS: dict[str, ConfigKey] = {
 }
 
 
-def group_config_problem(name: str, value: str) -> Rejected | None:
+def group_config_problem(name: str, value: str, bounds: GroupBounds) -> Rejected | None:
     """The refusal of this config of a group, None if it may be set."""
     key = GROUP_CONFIGS.get(name)
     if key is None:
         return Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+    least, most = bounds.limits(name)
+    key = dataclasses.replace(
+        key, low=key.low if least is None else least, high=key.high if most is None else most
+    )
     problem = key.problem(value)
     if problem is None and name == AUTO_OFFSET_RESET and not _RESET.fullmatch(value.strip()):
         problem = f"{name}={value!r} must be earliest, latest or by_duration:<ISO 8601 duration>"

@@ -110,18 +110,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         group.share.assignors LIST simple
         group.share.dlq.manager.class.name STRING \
             org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager
-        group.share.max.assignment.interval.ms INT 15000 >=0
-        group.share.max.delivery.count.limit INT 10 >=5
-        group.share.max.heartbeat.interval.ms INT 15000 >=1
-        group.share.max.partition.max.record.locks INT 4000 >=2000
-        group.share.max.record.lock.duration.ms INT 60000 >=30000
-        group.share.max.session.timeout.ms INT 60000 >=1
-        group.share.min.assignment.interval.ms INT 0 >=0
-        group.share.min.delivery.count.limit INT 2 >=2
-        group.share.min.heartbeat.interval.ms INT 5000 >=1
-        group.share.min.partition.max.record.locks INT 100 >=100
-        group.share.min.record.lock.duration.ms INT 15000 >=1000
-        group.share.min.session.timeout.ms INT 45000 >=1
         group.share.persister.class.name STRING \
             org.apache.kafka.server.share.persister.DefaultStatePersister
         share.coordinator.append.linger.ms INT -1 >=-1
@@ -134,29 +122,13 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "streams groups are not served",
+        "the assignor is sticky, and makes no warm-up tasks",
         """
-        group.streams.acceptable.recovery.lag LONG 10000 >=0
-        group.streams.assignment.interval.ms INT 1000 >=0 dynamic
         group.streams.assignor.offload.enable BOOLEAN true dynamic
         group.streams.assignors LIST sticky
-        group.streams.heartbeat.interval.ms INT 5000 >=1
-        group.streams.initial.rebalance.delay.ms INT 3000 >=0
-        group.streams.max.assignment.interval.ms INT 15000 >=0
-        group.streams.max.heartbeat.interval.ms INT 15000 >=1
-        group.streams.max.session.timeout.ms INT 60000 >=1
-        group.streams.max.size INT 2147483647 >=1
-        group.streams.max.standby.replicas INT 2 >=0
         group.streams.max.warmup.replicas INT 20 >=0
-        group.streams.min.assignment.interval.ms INT 0 >=0
-        group.streams.min.heartbeat.interval.ms INT 5000 >=1
-        group.streams.min.session.timeout.ms INT 45000 >=1
         group.streams.min.task.offset.interval.ms INT 15000 >=1
-        group.streams.num.standby.replicas INT 0 >=0
         group.streams.num.warmup.replicas INT 2 >=0
-        group.streams.rack.aware.assignment.tags LIST ""
-        group.streams.session.timeout.ms INT 45000 >=1
-        group.streams.task.offset.interval.ms INT 60000 >=1
         """,
     ),
     (
@@ -203,7 +175,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "replicas are not moved between the directories of a broker",
+        "one move between directories copies at a time, and its rate holds in every second",
         """
         alter.log.dirs.replication.quota.window.num INT 11 >=1
         alter.log.dirs.replication.quota.window.size.seconds INT 1 >=1
@@ -231,21 +203,15 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "the coordinator assigns at once and has no such bounds",
+        "the coordinator assigns in its own thread, and resolves expressions as topics change",
         """
         group.consumer.assignor.offload.enable BOOLEAN true dynamic
-        group.consumer.assignment.interval.ms INT 1000 >=0 dynamic
-        group.consumer.max.assignment.interval.ms INT 15000 >=0
-        group.consumer.max.heartbeat.interval.ms INT 15000 >=1
-        group.consumer.max.session.timeout.ms INT 60000 >=1
-        group.consumer.min.assignment.interval.ms INT 0 >=0
-        group.consumer.min.heartbeat.interval.ms INT 5000 >=1
-        group.consumer.min.session.timeout.ms INT 45000 >=1
         group.consumer.regex.refresh.interval.ms INT 600000 >=10000
         """,
     ),
     (
-        "classic and consumer are always served, share groups by share.version, streams never",
+        "classic and consumer are always served, share groups and streams by share.version and "
+        "streams.version",
         """
         group.coordinator.rebalance.protocols LIST classic,consumer,streams
         """,
@@ -319,12 +285,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         "the answer has a limit of Kvorum's own",
         """
         max.request.partition.size.limit INT 2000 >=1
-        """,
-    ),
-    (
-        "a batch has a limit of Kvorum's own, 100 MiB",
-        """
-        max.decompressed.message.bytes INT 2147483639 >=1 dynamic
         """,
     ),
     (

@@ -91,10 +91,8 @@ _RETENTION_AND_SEGMENTS: tuple[ConfigKey, ...] = (
         name="preallocate",
         type=ConfigType.BOOLEAN,
         default="false",
-        served=("false",),
-        unserved="as segment files grow as they are written",
         broker_name="log.preallocate",
-        documentation="Whether a segment's file is made in its full size.",
+        documentation="Whether the disk space of a segment is reserved when it is begun (Linux).",
     ),
     ConfigKey(
         name="retention.bytes",
@@ -132,10 +130,8 @@ _RETENTION_AND_SEGMENTS: tuple[ConfigKey, ...] = (
         type=ConfigType.LONG,
         default="0",
         low=0,
-        served=("0",),
-        unserved="as segments are begun at segment.ms exactly",
         broker_name="log.roll.jitter.ms",
-        documentation="Random part taken off segment.ms.",
+        documentation="Up to so much is taken off segment.ms, for each segment another part.",
     ),
     ConfigKey(
         name="segment.ms",
@@ -193,6 +189,15 @@ _RECORDS: tuple[ConfigKey, ...] = (
         documentation="The largest batch of records that producers may send.",
     ),
     ConfigKey(
+        name="max.decompressed.message.bytes",
+        type=ConfigType.INT,
+        default="2147483639",
+        low=1,
+        high=2147483639,
+        broker_name="max.decompressed.message.bytes",
+        documentation="The largest record in a compressed batch.",
+    ),
+    ConfigKey(
         name="message.timestamp.after.max.ms",
         type=ConfigType.LONG,
         default="3600000",
@@ -218,10 +223,6 @@ _RECORDS: tuple[ConfigKey, ...] = (
     ),
 )
 
-#: Why keys of `_UNSERVED` are not served that are no tier's.
-_OF_OTHERS = {
-    "max.decompressed.message.bytes": "as a batch has a limit of Kvorum's own, 100 MiB",
-}
 _UNSERVED: tuple[ConfigKey, ...] = tuple(
     ConfigKey(
         name=name,
@@ -229,7 +230,7 @@ _UNSERVED: tuple[ConfigKey, ...] = tuple(
         default=default,
         low=None if kind is ConfigType.BOOLEAN else low,
         served=(default,),
-        unserved=_OF_OTHERS.get(name, "as logs have no remote tier"),
+        unserved="as logs have no remote tier",
         broker_name=broker_name,
         documentation=text,
     )
@@ -257,14 +258,6 @@ _UNSERVED: tuple[ConfigKey, ...] = tuple(
             0,
             "",
             "True: the remote tier is emptied when it is switched off.",
-        ),
-        (
-            "max.decompressed.message.bytes",
-            ConfigType.INT,
-            "2147483639",
-            1,
-            "max.decompressed.message.bytes",
-            "The largest batch of records once it is decompressed.",
         ),
         (
             "remote.copy.lag.bytes",

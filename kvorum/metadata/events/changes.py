@@ -46,6 +46,7 @@ from kvorum.metadata.image.records import (
     RemoveTopic,
     Topic,
     UnregisterBroker,
+    UnregisterController,
 )
 from kvorum.metadata.inspect.history import LogEntry
 from kvorum.metadata.inspect.thing_rows import (
@@ -110,6 +111,10 @@ def _of_record(record: Any, before: ClusterImage, after: ClusterImage) -> _Chang
         case RegisterController(controller_id=controller_id):
             fields = controller_row(after.controllers[controller_id])
             return _Change("controller_registered", controller_key(controller_id), fields)
+        case UnregisterController(controller_id=controller_id):
+            key = controller_key(controller_id)
+            fields = {"controller_id": controller_id}
+            return _Change("controller_unregistered", REMOVED_KEY, fields, (key,))
         case AccessControlEntry(id=acl_id):
             return _Change("acl_created", acl_key(acl_id), acl_row(acl_id, record.acl))
         case RemoveAccessControlEntry(id=acl_id):

@@ -48,6 +48,7 @@ from kvorum.metadata.image.records import (
     ScramCredential,
     Topic,
     UnregisterBroker,
+    UnregisterController,
 )
 from kvorum.runtime.errors import InvariantViolated, invariant, required
 
@@ -373,6 +374,10 @@ class Delta:
             features=record.features,
         )
 
+    def _unregister_controller(self, record: UnregisterController) -> None:
+        invariant(record.controller_id in self._controllers, f"removal of an unknown {record}")
+        del self._controllers[record.controller_id]
+
     def _producer_ids(self, record: ProducerIds) -> None:
         invariant(
             record.next_producer_id >= self._next_producer_id,
@@ -430,6 +435,7 @@ _REPLAY: dict[type, Any] = {
     ProducerIds: Delta._producer_ids,
     BrokerRegistrationChange: Delta._broker_registration_change,
     RegisterController: Delta._register_controller,
+    UnregisterController: Delta._unregister_controller,
     ScramCredential: Delta._scram_credential,
     RemoveScramCredential: Delta._remove_scram_credential,
     AccessControlEntry: Delta._access_control_entry,

@@ -11,10 +11,15 @@ from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+KRAFT_VERSION = "kraft.version"
+"""1: the voters of the quorum are in its log, and may change (KIP-853). Chosen when a quorum is
+made: see `of_quorum`."""
 GROUP_VERSION = "group.version"
 """1: brokers coordinate groups of the consumer protocol (KIP-848)."""
 SHARE_VERSION = "share.version"
 """1: brokers coordinate share groups (KIP-932). 2: these may have dead letters (KIP-1191)."""
+STREAMS_VERSION = "streams.version"
+"""1: brokers coordinate Streams groups (KIP-1071)."""
 TRANSACTION_VERSION = "transaction.version"
 """1: transaction records have tagged fields. 2: clients may use KIP-890 part 2."""
 
@@ -31,7 +36,19 @@ ACL_LEVEL = 29
 TOKEN_LEVEL = 30
 """From this level of metadata.version on, the metadata holds delegation tokens."""
 
-RELEASES = {26: "4.1-IV0", 27: "4.1-IV1", 28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0"}
+UNREGISTER_LEVEL = 33
+"""From this level of metadata.version on, a controller's registration can be removed."""
+
+RELEASES = {
+    26: "4.1-IV0",
+    27: "4.1-IV1",
+    28: "4.2-IV0",
+    29: "4.2-IV1",
+    30: "4.3-IV0",
+    31: "4.4-IV0",
+    32: "4.4-IV1",
+    33: "4.4-IV2",
+}
 """Apache Kafka's names of the levels of metadata.version, which its tools show."""
 
 
@@ -46,8 +63,10 @@ class FeatureRange(NamedTuple):
 SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
     FeatureRange(GROUP_VERSION, 0, 1),
+    FeatureRange(KRAFT_VERSION, 0, 1),
     FeatureRange(METADATA_VERSION, min(RELEASES), max(RELEASES)),
     FeatureRange(SHARE_VERSION, 0, 2),
+    FeatureRange(STREAMS_VERSION, 0, 1),
     FeatureRange(TRANSACTION_VERSION, 0, 2),
 )
 """The feature levels that this build supports, by name."""
@@ -59,7 +78,9 @@ _NEEDED: dict[tuple[str, int], tuple[str, int]] = {
 
 _SINCE: dict[str, int] = {
     GROUP_VERSION: REASSIGNMENT_LEVEL,
+    KRAFT_VERSION: UNREGISTER_LEVEL,
     SHARE_VERSION: TOKEN_LEVEL,
+    STREAMS_VERSION: UNREGISTER_LEVEL,
     TRANSACTION_VERSION: REASSIGNMENT_LEVEL,
 }
 """Feature -> a level of metadata.version that every build with this feature supports."""
@@ -85,6 +106,19 @@ def limited(metadata_version_max: int) -> tuple[FeatureRange, ...]:
                 most -= 1
         ranges.append(feature._replace(max_level=most))
     return tuple(ranges)
+
+
+def of_quorum(ranges: Iterable[FeatureRange], *, is_dynamic: bool) -> tuple[FeatureRange, ...]:
+    """The features of a controller: its quorum has one level of kraft.version and keeps it."""
+    level = int(is_dynamic)
+    return tuple(
+        feature._replace(
+            min_level=min(level, feature.max_level), max_level=min(level, feature.max_level)
+        )
+        if feature.name == KRAFT_VERSION
+        else feature
+        for feature in ranges
+    )
 
 
 def _needs_more(name: str, level: int, metadata_version: int) -> bool:

@@ -250,6 +250,16 @@ class RegisterController:
 
 
 @dataclass(frozen=True, slots=True)
+class UnregisterController:
+    """The registration of a controller was removed."""
+
+    TYPE: ClassVar[int] = 29
+    VERSION: ClassVar[int] = 0
+
+    controller_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScramCredential:
     """A user's SCRAM credential was set (KIP-554). mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
 
@@ -402,6 +412,7 @@ Record = (
     | ProducerIds
     | BrokerRegistrationChange
     | RegisterController
+    | UnregisterController
     | ScramCredential
     | RemoveScramCredential
     | AccessControlEntry
@@ -424,6 +435,7 @@ RECORD_CLASSES: tuple[type[Record], ...] = (
     ProducerIds,
     BrokerRegistrationChange,
     RegisterController,
+    UnregisterController,
     ScramCredential,
     RemoveScramCredential,
     AccessControlEntry,

@@ -250,6 +250,18 @@ class UnregisteredBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerRequest:
+    """An operator removes the registration of a controller that is gone for good."""
+
+    controller_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisteredController:
+    """The controller's registration is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
     """A topic, and its new total number of partitions.
 

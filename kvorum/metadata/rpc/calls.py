@@ -201,6 +201,9 @@ UPDATE_FEATURES = ControllerCall(
 UNREGISTER_BROKER = ControllerCall(
     _ADMIN, "UnregisterBroker", r.UnregisterBrokerRequest, r.UnregisteredBroker
 )
+UNREGISTER_CONTROLLER = ControllerCall(
+    _ADMIN, "UnregisterController", r.UnregisterControllerRequest, r.UnregisteredController
+)
 
 REGISTER_BROKER = ControllerCall(
     _CONTROLLER,
@@ -252,6 +255,7 @@ ADMIN_CALLS: tuple[ControllerCall[Any, Any], ...] = (
     EXPIRE_DELEGATION_TOKEN,
     UPDATE_FEATURES,
     UNREGISTER_BROKER,
+    UNREGISTER_CONTROLLER,
 )
 """Calls of operators and, through a broker, of Kafka's clients."""
 

@@ -19,6 +19,10 @@ class OwnRegistration:
         known = image.controllers.get(self._controller_id)
         return known is not None and known.incarnation_id == self._incarnation_id
 
+    def is_removed(self, image: ClusterImage) -> bool:
+        """True if the metadata has had this process, and has no process under its id any more."""
+        return self._has_been_shown and self._controller_id not in image.controllers
+
     def replaced(self, image: ClusterImage) -> str | None:
         """A sentence if another process has registered under this id since the metadata had this
         one; else None.

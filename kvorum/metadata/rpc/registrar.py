@@ -1,5 +1,5 @@
-"""The registration of a controller: sent to the active controller until the log has it, and watched
-from then on."""
+"""The registration of a controller: sent to the active controller until the log has it, watched
+from then on, and sent again if an operator removes it while this controller runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALL_TIMEOUT_MS = 1_000
 
 
 class Registrar:
-    """`run` is a task from the start of the node; it ends once the log has the registration.
+    """`run` is a task from the start of the node; it ends if the registration is refused for good.
 
     on_refused: called if this controller may not take part, as it cannot read a finalised level, or
         as another process has registered under its id since.
@@ -46,6 +46,7 @@ class Registrar:
         self._loop = loop
         self._registration = registration
         self._on_refused = on_refused
+        self._is_removed = asyncio.Event()
         self._own = OwnRegistration(registration.controller_id, registration.incarnation_id)
 
     def on_image(self, image: ClusterImage) -> None:
@@ -53,6 +54,8 @@ class Registrar:
         reason = self._own.replaced(image)
         if reason is not None:
             self._on_refused(NodeRefused(reason, may_succeed_later=True))
+        elif self._own.is_removed(image):
+            self._is_removed.set()
 
     @property
     def is_registered(self) -> bool:
@@ -60,10 +63,16 @@ class Registrar:
         return self._own.is_in(self._loop.controller.committed)
 
     async def run(self) -> None:
+        while await self._register():
+            await self._is_removed.wait()
+
+    async def _register(self) -> bool:
+        """Register this process; False if that is refused for good."""
         began_ms = monotonic_ms()
+        self._is_removed.clear()
         while not self.is_registered:
             if not await self._try():
-                return
+                return False
             if not self.is_registered:
                 await asyncio.sleep(RETRY_PAUSE_S)
         logger.info(
@@ -71,6 +80,7 @@ class Registrar:
             self._registration.controller_id,
             monotonic_ms() - began_ms,
         )
+        return True
 
     async def _try(self) -> bool:
         """Send the registration once, if a leader is known; False if a retry is useless."""

@@ -30,7 +30,8 @@ from kvorum.runtime.ids import UUID_ZERO, uuid_text
 def on_request(
     state: RaftState, role: Leader, request: VoterChangeRequest, token: int, now_ms: int
 ) -> None:
-    """Check the request, append the new voter set, and answer once it is committed."""
+    """Check the request, append the new voter set, and answer once it is committed, or at
+    once if the request asks for that."""
     refusal = _common_refusal(state, role)
     after: VoterSet | Rejected
     if refusal is not None:
@@ -52,6 +53,10 @@ def on_request(
         _reply(state, token, after)
         return
     _put_in_force(state, role, after, now_ms)
+    if isinstance(request, AddVoterRequest) and request.is_answered_early:
+        # The append comes before this answer, as effects are carried out in their order.
+        _reply(state, token, after)
+        return
     role.pending_change = PendingVoterChange(token, state.log.end_offset)
 
 

@@ -151,12 +151,16 @@ class FetchSnapshotResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
-    """Make a voter of an observer that has caught up (KIP-853). is_dry_run: only check the
-    request."""
+    """Make a voter of an observer that has caught up (KIP-853).
+
+    is_dry_run: only check the request.
+    is_answered_early: answer once the leader has appended the new set; else once it is committed.
+    """
 
     cluster_id: str
     voter: Voter
     is_dry_run: bool = False
+    is_answered_early: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ class LogConfig:
     """Settings of one log, with the defaults of Kafka's configs. -1 means no limit.
 
     compaction: None for a log that is not compacted.
+    segment_jitter_ms: up to so much is taken off segment_ms, for each segment another part.
+    is_preallocated: the disk space of a segment is reserved when the segment is begun.
     keeps_recovery_state: each flush saves the state of the active segment, so that an unclean start
         need not scan it (`storage.recovery.recovery_state`). For logs with few flushes.
     refuses_missing_segments: retired segments are removed only after the leader epoch checkpoint is
@@ -41,6 +43,8 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    is_preallocated: bool = False
     index_interval_bytes: int = 4096
     index_bytes_max: int = 10 << 20
     retention_ms: int = 7 * DAY_MS
@@ -53,6 +57,11 @@ class LogConfig:
     compaction: CompactionConfig | None = None
     keeps_recovery_state: bool = False
     refuses_missing_segments: bool = False
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Disk space to reserve for a new segment."""
+        return self.segment_bytes if self.is_preallocated else 0
 
     def __post_init__(self) -> None:
         # File positions in the offset index are 32 bits.
@@ -121,6 +130,9 @@ class _NoFile:
 
     def truncate(self, size: int) -> None:
         raise OSError("the file of an empty slice cannot be truncated")
+
+    def reserve(self, size: int) -> None:
+        raise OSError("the file of an empty slice cannot grow")
 
     def sync(self) -> None:
         return

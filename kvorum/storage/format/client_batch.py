@@ -29,7 +29,14 @@ from kvorum.storage.format.compression import (
     check_lz4_frame,
     decompress,
 )
-from kvorum.storage.format.record_codec import INT64_MAX, INT64_MIN, read_record, read_time
+from kvorum.storage.format.record_codec import (
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    read_record,
+    read_time,
+    read_varint,
+)
 from kvorum.storage.format.record_validation import (
     HEADERS_MAX,
     RECORDS_MAX,
@@ -114,6 +121,7 @@ def validate_client_records(
     timestamp_after_max_ms: int | None = None,
     keyed_partition: str | None = None,
     unpacking: Unpacking | None = None,
+    decompressed_record_bytes_max: int = INT32_MAX,
 ) -> BatchHeader:
     """Check the records of a batch with a checked header; return the header as it must be stored.
 
@@ -124,14 +132,18 @@ def validate_client_records(
 
     keyed_partition: name of a partition of a compacted topic, whose records must have keys.
     unpacking: of the request, None for a batch on its own.
+    decompressed_record_bytes_max: of one record in a compressed batch, without its length field.
     """
     records = memoryview(view)[HEADER_BYTES:]
     try:
         if header.attributes & CODEC_MASK:
             records = _unpacked(records, header, unpacking or Unpacking(0))
         newest_delta_ms, header_count = check_records(records, header.record_count)
-        if unpacking is not None and header.attributes & CODEC_MASK:
-            unpacking.items_left -= header_count
+        if header.attributes & CODEC_MASK:
+            if unpacking is not None:
+                unpacking.items_left -= header_count
+            if len(records) > decompressed_record_bytes_max:
+                _refuse_large(bytes(records), header.record_count, decompressed_record_bytes_max)
         if keyed_partition is not None:
             _refuse_keyless(bytes(records), header.record_count, keyed_partition)
     except CompressionError as error:
@@ -184,6 +196,19 @@ def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) ->
         raise
     unpacking.bytes_left -= len(unpacked)
     return unpacked
+
+
+def _refuse_large(records: bytes, count: int, bytes_max: int) -> None:
+    """Raise BatchError if a record is larger than `bytes_max`. records: checked, uncompressed."""
+    position = 0
+    for at in range(count):
+        size, start = read_varint(records, position)
+        if size > bytes_max:
+            _refuse(
+                ErrorCode.INVALID_RECORD,
+                f"record {at} has {size} bytes once it is decompressed, limit {bytes_max}",
+            )
+        position = start + size
 
 
 def _refuse_keyless(records: bytes, count: int, partition: str) -> None:

@@ -3,6 +3,7 @@ the log rolls."""
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 from kvorum.runtime.errors import ErrorCode, invariant
@@ -131,6 +132,15 @@ def run_that_fits(
     return stop, total
 
 
+def _jitter_ms(segment: Segment, config: LogConfig) -> int:
+    """The part of segment_ms by which this segment ends earlier, so that the logs of a broker do
+    not all roll at once. It comes from the segment's name and is the same after a restart."""
+    most_ms = min(config.segment_jitter_ms, config.segment_ms)
+    if most_ms <= 0:
+        return 0
+    return zlib.crc32(segment.path("").encode()) % most_ms
+
+
 def must_roll(segment: Segment, item: Placed, config: LogConfig, now_ms: int) -> bool:
     """True if the active `segment` cannot or should not take the batch `item`: Kafka's limits of
     size, age, offsets and index entries."""
@@ -143,7 +153,7 @@ def must_roll(segment: Segment, item: Placed, config: LogConfig, now_ms: int) ->
         age_ms = item.header.max_timestamp_ms - segment.first_timestamp_ms
     else:
         age_ms = now_ms - segment.created_ms
-    if age_ms > config.segment_ms:
+    if age_ms > config.segment_ms - _jitter_ms(segment, config):
         return True
     if item.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return True

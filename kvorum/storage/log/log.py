@@ -10,11 +10,10 @@ methods of `Log`: `timestamp_lookup.py`, `retention.py`, and compaction in `stor
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 
 from kvorum.runtime.disk import Disk
-from kvorum.storage.files.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from kvorum.storage.files.file_names import SNAPSHOT_SUFFIX, file_name
 from kvorum.storage.files.leader_epochs import EpochCheckpoint, LeaderEpochCache
 from kvorum.storage.files.model import (
     NO_FILE,
@@ -42,8 +41,6 @@ from kvorum.storage.recovery.producer_rebuild import rebuild_producers, remove_s
 
 __all__ = ["Log", "LogConfig", "LogSlice", "OffsetOutOfRange", "OutOfOrderAppend"]
 
-logger = logging.getLogger("kvorum.storage")
-
 
 class Log:
     """One log; see the top of the file. `Log.open` creates it."""
@@ -52,7 +49,6 @@ class Log:
         "_checkpoint",
         "_durable_end_offset",
         "_end_offset",
-        "_has_told_gap",
         "_has_unsynced_bytes",
         "_start_offset",
         "_unsynced_since_ms",
@@ -81,12 +77,12 @@ class Log:
         self.segments = SegmentList(
             disk, directory, loaded.segments, index_interval_bytes=config.index_interval_bytes
         )
+        self.segments.reserved_bytes = config.reserved_bytes
         self._start_offset = loaded.start_offset
         self._end_offset = loaded.end_offset
         # Recovery fsynced what it kept, and a clean close had fsynced all.
         self._durable_end_offset = loaded.end_offset
         self._has_unsynced_bytes = False
-        self._has_told_gap = False
         self._unsynced_since_ms = 0
 
     @classmethod
@@ -197,6 +193,7 @@ class Log:
         """Use other settings from now on; existing files stay as they are."""
         self.config = config
         self.segments.set_index_interval(config.index_interval_bytes)
+        self.segments.reserved_bytes = config.reserved_bytes
 
     # --- roll and start ----------------------------------------------------------------------
 
@@ -397,18 +394,9 @@ class Log:
                 return LogSlice(segment.file, *found)
             # Compaction can leave a gap at the end of a segment.
             at += 1
-            if self.config.compaction is None and not self._has_told_gap and at < len(segments):
-                self._tell_gap(offset, segments[at])
+            if self.config.compaction is None and at < len(segments):
+                self.segments.tell_gap(offset, segments[at])
         return LogSlice(NO_FILE, 0, 0, offset)
-
-    def _tell_gap(self, offset: int, following: Segment) -> None:
-        """Warn once of a gap, which proves no damage: the log may have been compacted earlier."""
-        self._has_told_gap = True
-        logger.warning(
-            "%s: no batch holds offset %d; the next is in %s. Compaction leaves such gaps, and so "
-            "does a removed file",
-            self.directory, offset, following.path(LOG_SUFFIX),
-        )  # fmt: skip
 
     # --- flush -------------------------------------------------------------------------------
 
@@ -576,6 +564,7 @@ class Log:
         self.segments.stop_cleaning()
         items = self.segments.items
         if items:
+            self.segments.release_reserved()
             self.flush()
             active = items[-1]
             if not active.has_saved_indexes:
@@ -583,6 +572,18 @@ class Log:
             name = file_name(self._end_offset, SNAPSHOT_SUFFIX)
             self.disk.write_atomic(f"{self.directory}/{name}", self.producers.to_bytes())
         self.segments.close_files()
+
+    def move_to(self, directory: str, equal: Log | None = None) -> None:
+        """Go on in `directory`, the new name of this log's folder. Durable with the next flush.
+        equal: a log with the same records, whose leader epochs and producers this log takes over.
+        If power undoes the new name, that log counts again."""
+        if equal is not None:
+            self.epochs, self.producers = equal.epochs, equal.producers
+            self._durable_end_offset = min(self._durable_end_offset, equal.durable_end_offset)
+        self.epochs.is_dirty = True
+        self.directory = directory
+        self._checkpoint = EpochCheckpoint(self.disk, directory, self.epochs)
+        self.segments.move_to(directory)
 
     def abandon(self) -> None:
         """Close the files and write nothing, because the disk failed. The next start is unclean."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import sys
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
@@ -32,6 +34,8 @@ from kvorum.storage.recovery.recovery_state import RecoveryStateWriter
 if TYPE_CHECKING:
     from kvorum.storage.cleaning.cleaner import CleaningJob
 
+logger = logging.getLogger("kvorum.storage")
+
 
 class SegmentList:
     """Segments in order of base offset; the last one is active.
@@ -45,8 +49,10 @@ class SegmentList:
         "_deleted",
         "_dirty_directories",
         "_disk",
+        "_has_told_gap",
         "_index_interval_bytes",
         "_is_flush_running",
+        "_is_held",
         "_is_unseal_unsynced",
         "_recovery_state",
         "_sealed",
@@ -54,6 +60,7 @@ class SegmentList:
         "bases",
         "directory",
         "items",
+        "reserved_bytes",
     )
 
     def __init__(
@@ -64,12 +71,16 @@ class SegmentList:
         self.items = items
         self.bases = [segment.base_offset for segment in items]
         self._index_interval_bytes = index_interval_bytes
+        #: Disk space to reserve for each new segment; 0 for none.
+        self.reserved_bytes = 0
         self._sealed: list[SealedSegment] = []
         self._deleted: list[tuple[int, Segment]] = []
         self._dirty_directories: set[str] = set()
         self._is_unseal_unsynced = False
         self._ticket: FlushTicket | None = None
         self._is_flush_running = False
+        self._is_held = False
+        self._has_told_gap = False
         self._close_later: list[DiskFile] = []
         self._cleaning: CleaningJob | None = None
         self._recovery_state = RecoveryStateWriter()
@@ -146,6 +157,26 @@ class SegmentList:
             end_offset if upper is None else min(end_offset, upper),
         )
 
+    def hold_files(self) -> None:
+        """Keep every file open from now on: a thread reads slices of them."""
+        self._is_held = True
+
+    def release_files(self) -> None:
+        """End `hold_files`: close the files that were dropped meanwhile."""
+        self._is_held = False
+        self._close_postponed()
+
+    def tell_gap(self, offset: int, following: Segment) -> None:
+        """Warn once of a gap, which proves no damage: the log may have been compacted earlier."""
+        if self._has_told_gap:
+            return
+        self._has_told_gap = True
+        logger.warning(
+            "%s: no batch holds offset %d; the next is in %s. Compaction leaves such gaps, and so "
+            "does a removed file",
+            self.directory, offset, following.path(LOG_SUFFIX),
+        )  # fmt: skip
+
     # --- growing -----------------------------------------------------------------------------
 
     def set_index_interval(self, index_interval_bytes: int) -> None:
@@ -167,6 +198,8 @@ class SegmentList:
             index_interval_bytes=self._index_interval_bytes,
         )
         segment.start_empty()
+        if self.reserved_bytes:
+            segment.file.reserve(self.reserved_bytes)
         self._dirty_directories.add(self.directory)
         self.items.append(segment)
         self.bases.append(base_offset)
@@ -182,6 +215,7 @@ class SegmentList:
             self.drop_last()
             return self.add(base_offset, now_ms=now_ms)
         old.forget_recent()
+        self.release_reserved()
         if old.has_saved_indexes:
             # The segment was closed cleanly and not appended to since. Its indexes and producer
             # snapshot are on disk, so no flush will come that removes its recovery state.
@@ -200,6 +234,13 @@ class SegmentList:
                 SealedSegment(segment=old, snapshot_path=path, snapshot=producer_snapshot)
             )
         return self.add(base_offset, now_ms=now_ms)
+
+    def release_reserved(self) -> None:
+        """Give back the reserved disk space that the active segment does not use. Raises
+        OSError."""
+        if self.reserved_bytes and self.items:
+            active = self.items[-1]
+            active.file.truncate(active.size_bytes)
 
     def unseal(self, segment: Segment) -> None:
         """Remove the index files of the active segment, before it changes (see segment.py)."""
@@ -413,23 +454,44 @@ class SegmentList:
 
     # --- the end -----------------------------------------------------------------------------
 
+    def move_to(self, directory: str) -> None:
+        """Go on in `directory`, the new name of the folder, without a flush or clean under way."""
+        invariant(self._ticket is None, f"{self.directory}: renamed while a flush is under way")
+        self.directory = directory
+        for segment in [*self.items, *(segment for _, segment in self._deleted)]:
+            segment.directory = directory
+        self._sealed = [
+            dataclasses.replace(
+                item, snapshot_path=f"{directory}/{item.snapshot_path.rpartition('/')[2]}"
+            )
+            for item in self._sealed
+        ]
+        self._recovery_state.forget()
+        # The next flush makes the new name durable before it claims a record.
+        self._dirty_directories = {directory, directory.rpartition("/")[0] or "."}
+
     def close_files(self) -> None:
         for segment in [*self.items, *(segment for _, segment in self._deleted)]:
             self._close_file(segment)
         self.items, self.bases, self._deleted = [], [], []
 
+    @property
+    def _is_in_use(self) -> bool:
+        """True while a thread may use the files."""
+        return self._is_flush_running or self._is_held or self._cleaning is not None
+
     def _close_file(self, segment: Segment) -> None:
         file = segment.take_file()
         if file is None:
             return
-        if not self._is_flush_running and self._cleaning is None:
+        if not self._is_in_use:
             file.close()
         else:
-            # The running flush or clean may be about to use the file.
+            # The running flush, clean or copy may be about to use the file.
             self._close_later.append(file)
 
     def _close_postponed(self) -> None:
-        if not self._is_flush_running and self._cleaning is None:
+        if not self._is_in_use:
             for file in self._close_later:
                 file.close()
             self._close_later.clear()

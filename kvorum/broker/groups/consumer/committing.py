@@ -19,8 +19,8 @@ def commit_refusal(
     committer may leave out the epoch if the group has no members, or in TxnOffsetCommit if it names
     no member either.
 
-    An older epoch gets STALE_MEMBER_EPOCH; in TxnOffsetCommit, whose clients do not know that code,
-    ILLEGAL_GENERATION; in OffsetCommit before version 9, UNSUPPORTED_VERSION (all as in Kafka).
+    An older epoch gets STALE_MEMBER_EPOCH. Clients of older versions do not know that code: they
+    get ILLEGAL_GENERATION in TxnOffsetCommit, UNSUPPORTED_VERSION in OffsetCommit (as in Kafka).
     """
     epoch, member_id = request.generation_id, request.member_id
     if epoch < 0 and group.is_empty:
@@ -30,7 +30,7 @@ def commit_refusal(
         if epoch < 0 and is_nobody:
             return ErrorCode.NONE
         error = group.check_committer(member_id, epoch)
-        is_stale = error == ErrorCode.STALE_MEMBER_EPOCH
+        is_stale = error == ErrorCode.STALE_MEMBER_EPOCH and not request.knows_missing_group
         return ErrorCode.ILLEGAL_GENERATION if is_stale else error
     error = group.check_committer(member_id, epoch)
     if error == ErrorCode.STALE_MEMBER_EPOCH and not request.knows_missing_group:

@@ -25,6 +25,8 @@ from kvorum.broker.groups.consumer.member import (
 )
 from kvorum.broker.groups.consumer.records import ConsumerKey, GroupEpoch, ResolvedExpression
 from kvorum.broker.groups.consumer.states import ConsumerGroupState
+from kvorum.broker.groups.steps.member_sessions import MemberSessions
+from kvorum.broker.groups.steps.timers import ConsumerSessionTimer
 from kvorum.runtime.errors import ErrorCode, invariant
 
 TYPE_NAME = "consumer"
@@ -35,12 +37,11 @@ class ConsumerGroup:
     """members: by id.
     static_members: member ids by instance id.
     targets: target of each member.
+    target_due_ms: the targets are not made anew before.
     holders: member id by held partition; a member holds what it may use or has not confirmed to
         have given up.
     expressions: topics of each subscribed regular expression.
     is_metadata_stale: topics may have changed since metadata_hash was computed.
-    session_deadlines: by member id, when its session ends.
-    session_timers: when its timer fires, never later.
     awaited_joins, awaited_syncs: members of the classic protocol that have to join again, or to
         fetch their assignment; each has a timer.
     """
@@ -56,9 +57,9 @@ class ConsumerGroup:
         "is_metadata_stale",
         "members",
         "metadata_hash",
-        "session_deadlines",
-        "session_timers",
+        "sessions",
         "static_members",
+        "target_due_ms",
         "targets",
     )
 
@@ -69,12 +70,12 @@ class ConsumerGroup:
         self.assignment_epoch = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
+        self.target_due_ms = 0
         self.targets: dict[str, Partitions] = {}
         self.holders: dict[TopicPartition, str] = {}
         self.expressions: dict[str, ResolvedExpression] = {}
         self.is_metadata_stale = True
-        self.session_deadlines: dict[str, int] = {}
-        self.session_timers: dict[str, int] = {}
+        self.sessions = MemberSessions(lambda member_id: ConsumerSessionTimer(group_id, member_id))
         self.awaited_joins: set[str] = set()
         self.awaited_syncs: set[str] = set()
 

@@ -21,7 +21,6 @@ from kvorum.broker.groups.steps.timers import (
     ClassicRejoinTimer,
     ClassicSyncTimer,
     ConsumerRebalanceTimer,
-    ConsumerSessionTimer,
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -95,23 +94,16 @@ def remove(
 
 
 def extend_session(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
-    """Start the member's session again. The timer stays set; if it fires too early, it is set
-    again."""
+    """Start the member's session again."""
     classic = group.members[member_id].classic
     timeout_ms = step.session_timeout_ms(group.group_id)
     if classic is not None:
         timeout_ms = classic.session_timeout_ms
-    deadline_ms = step.now.monotonic_ms + timeout_ms
-    group.session_deadlines[member_id] = deadline_ms
-    if deadline_ms < group.session_timers.get(member_id, deadline_ms + 1):
-        group.session_timers[member_id] = deadline_ms
-        step.set_timer(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
+    group.sessions.extend(member_id, timeout_ms, step)
 
 
 def forget_timers(group: ConsumerGroup, member_id: str, step: StepEffects) -> None:
-    group.session_deadlines.pop(member_id, None)
-    if group.session_timers.pop(member_id, None) is not None:
-        step.cancel_timer(ConsumerSessionTimer(group.group_id, member_id))
+    group.sessions.forget(member_id, step)
     step.cancel_timer(ConsumerRebalanceTimer(group.group_id, member_id))
     stop_awaiting_join(group, member_id, step)
     stop_awaiting_sync(group, member_id, step)
@@ -160,15 +152,8 @@ def on_session_timer(
     group: ConsumerGroup, member_id: str, inputs: StepInputs, step: StepEffects
 ) -> None:
     """Remove the member, unless it has sent a heartbeat meanwhile."""
-    if member_id not in group.members:
-        return
-    del group.session_timers[member_id]
-    left_ms = group.session_deadlines[member_id] - step.now.monotonic_ms
-    if left_ms > 0:
-        group.session_timers[member_id] = group.session_deadlines[member_id]
-        step.set_timer(ConsumerSessionTimer(group.group_id, member_id), left_ms)
-        return
-    remove(group, [member_id], inputs, step)
+    if member_id in group.members and group.sessions.is_over(member_id, step):
+        remove(group, [member_id], inputs, step)
 
 
 def on_rebalance_timer(

@@ -6,7 +6,7 @@ The functions change the group and add the records to write to `out`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvorum.broker.coordinator.model import CoordinatorRecord, Instant
@@ -24,12 +24,14 @@ class StepInputs:
 
     out: the records of this step, in order.
     assignors: names that this broker offers, the default first.
+    assignment_interval_ms: of a group, the least time between two targets (KIP-1263).
     may_describe: the rights of the client whose request it is, None for all.
     """
 
     image: ClusterImage
     now: Instant
     assignors: tuple[str, ...]
+    assignment_interval_ms: Callable[[str], int]
     out: list[CoordinatorRecord]
     may_describe: Callable[[str], bool] | None = None
 
@@ -43,12 +45,12 @@ class StepInputs:
         return ResolvedExpression(topics, self.image.end_offset, self.now.wall_ms)
 
 
-def metadata_hash(group: ConsumerGroup, image: ClusterImage) -> int:
-    """A hash of the subscribed topics that exist; it changes when one is created, grown or
-    deleted."""
+def topics_hash(names: Iterable[str], image: ClusterImage) -> int:
+    """A hash of those of the topics that exist, 0 if none does; it changes when one is created,
+    grown or deleted."""
     digest = hashlib.blake2b(digest_size=8)
     found = 0
-    for name in sorted(group.subscribed_topics()):
+    for name in sorted(names):
         topic = image.topic(name)
         if topic is not None:
             found += 1
@@ -84,7 +86,7 @@ def forget_unused_expressions(group: ConsumerGroup, inputs: StepInputs) -> None:
 def bump_epoch(group: ConsumerGroup, inputs: StepInputs, *, has_changed: bool) -> None:
     """Raise the group epoch, if members or subscriptions (has_changed) or the topics have
     changed."""
-    found = metadata_hash(group, inputs.image)
+    found = topics_hash(group.subscribed_topics(), inputs.image)
     if has_changed or found != group.metadata_hash:
         group.group_epoch += 1
         group.metadata_hash = found
@@ -92,8 +94,10 @@ def bump_epoch(group: ConsumerGroup, inputs: StepInputs, *, has_changed: bool) -
 
 
 def update_target(group: ConsumerGroup, inputs: StepInputs) -> None:
-    """Make the target of this group epoch, unless it exists."""
-    if group.assignment_epoch >= group.group_epoch:
+    """Make the target of this group epoch, unless it exists or the last one is too young. Then the
+    first heartbeat after that makes it."""
+    now_ms = inputs.now.monotonic_ms
+    if group.assignment_epoch >= group.group_epoch or now_ms < group.target_due_ms:
         return
     names = {member_id: group.topics_of(m) for member_id, m in group.members.items()}
     topics = {name: inputs.image.topic(name) for name in set().union(*names.values())}
@@ -112,6 +116,8 @@ def update_target(group: ConsumerGroup, inputs: StepInputs) -> None:
         if group.targets.get(member_id) != partitions:
             group.targets[member_id] = partitions
             inputs.out.append(group.target_record(member_id))
+    if any(group.targets.values()):
+        group.target_due_ms = now_ms + inputs.assignment_interval_ms(group.group_id)
     # Written after the targets: a reader that sees only some of them makes the target again.
     group.assignment_epoch = group.group_epoch
     inputs.out.append(group.target_epoch_record())

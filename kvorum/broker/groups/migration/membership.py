@@ -20,7 +20,7 @@ from kvorum.broker.groups.consumer.membership import (
     stop_awaiting_sync,
 )
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.consumer.targets import StepInputs, metadata_hash
+from kvorum.broker.groups.consumer.targets import StepInputs, topics_hash
 from kvorum.broker.groups.migration.embedded import encode_assignment, read_subscription
 from kvorum.broker.groups.migration.joining import protocol_name_of
 from kvorum.broker.groups.steps.requests import (
@@ -149,7 +149,10 @@ def _has_to_join(group: ConsumerGroup, member: ConsumerMember, image: ClusterIma
     # A heartbeat writes nothing, so the member's JoinGroup starts the new epoch. Without this, a
     # group of classic members would never see that a topic has grown, since it has no leader to
     # watch for that.
-    return group.is_metadata_stale and metadata_hash(group, image) != group.metadata_hash
+    return (
+        group.is_metadata_stale
+        and topics_hash(group.subscribed_topics(), image) != group.metadata_hash
+    )
 
 
 def _version_of(member: ConsumerMember) -> int:

@@ -19,6 +19,8 @@ from kvorum.broker.groups.share.records import (
     ShareMember,
     ShareStates,
 )
+from kvorum.broker.groups.steps.member_sessions import MemberSessions
+from kvorum.broker.groups.steps.timers import ShareSessionTimer
 
 TYPE_NAME = "share"
 PROTOCOL_TYPE = "share"
@@ -29,8 +31,6 @@ class ShareGroup:
     """members: by id.
     targets: of each member.
     is_metadata_stale: topics may have changed since metadata_hash was computed.
-    session_deadlines: by member id, when its session ends.
-    session_timers: when its timer fires, never later.
     target_due_ms: the target is not made anew before.
     initialize_asked_ms: when states were last asked for; minus infinity if never since the load.
     """
@@ -43,8 +43,7 @@ class ShareGroup:
         "is_metadata_stale",
         "members",
         "metadata_hash",
-        "session_deadlines",
-        "session_timers",
+        "sessions",
         "states",
         "target_due_ms",
         "targets",
@@ -59,8 +58,7 @@ class ShareGroup:
         self.targets: dict[str, Partitions] = {}
         self.states = ShareStates()
         self.is_metadata_stale = True
-        self.session_deadlines: dict[str, int] = {}
-        self.session_timers: dict[str, int] = {}
+        self.sessions = MemberSessions(lambda member_id: ShareSessionTimer(group_id, member_id))
         self.target_due_ms = 0
         self.initialize_asked_ms: float = -math.inf
 

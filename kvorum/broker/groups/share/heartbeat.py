@@ -25,7 +25,6 @@ from kvorum.broker.groups.share.requests import (
 )
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
 from kvorum.broker.groups.steps.step_effects import StepEffects
-from kvorum.broker.groups.steps.timers import ShareSessionTimer
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -165,9 +164,7 @@ def remove(group: ShareGroup, member_id: str, step: Step) -> None:
     """Remove a member. The next heartbeat makes the target."""
     step.out.extend(group.member_tombstones(member_id))
     group.remove(member_id)
-    group.session_deadlines.pop(member_id, None)
-    if group.session_timers.pop(member_id, None) is not None:
-        step.effects.cancel_timer(ShareSessionTimer(group.group_id, member_id))
+    group.sessions.forget(member_id, step.effects)
     bump_epoch(group, step, has_changed=True)
 
 
@@ -274,22 +271,10 @@ def _with_target(group: ShareGroup, member: ShareMember) -> ShareMember:
 
 
 def extend_session(group: ShareGroup, member_id: str, effects: StepEffects) -> None:
-    timeout_ms = effects.share_session_timeout_ms(group.group_id)
-    deadline_ms = effects.now.monotonic_ms + timeout_ms
-    group.session_deadlines[member_id] = deadline_ms
-    if deadline_ms < group.session_timers.get(member_id, deadline_ms + 1):
-        group.session_timers[member_id] = deadline_ms
-        effects.set_timer(ShareSessionTimer(group.group_id, member_id), timeout_ms)
+    group.sessions.extend(member_id, effects.share_session_timeout_ms(group.group_id), effects)
 
 
 def on_session_timer(group: ShareGroup, member_id: str, step: Step) -> None:
     """Remove the member, unless it has sent a heartbeat meanwhile."""
-    if member_id not in group.members:
-        return
-    del group.session_timers[member_id]
-    left_ms = group.session_deadlines[member_id] - step.now_ms
-    if left_ms > 0:
-        group.session_timers[member_id] = group.session_deadlines[member_id]
-        step.effects.set_timer(ShareSessionTimer(group.group_id, member_id), left_ms)
-        return
-    remove(group, member_id, step)
+    if member_id in group.members and group.sessions.is_over(member_id, step.effects):
+        remove(group, member_id, step)

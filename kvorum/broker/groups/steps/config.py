@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvorum.broker.groups.steps.migration_policy import MigrationPolicy
+from kvorum.metadata.configs.group_bounds import GroupBounds
 
 _MS_PER_MINUTE = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
-    """The configs that all group shards of a broker use.
+class GroupConfig(GroupBounds):
+    """The configs that all group shards of a broker use, with the bounds of those of single groups.
 
     group_initial_rebalance_delay_ms: time that an empty group waits for more members.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a member's session
@@ -26,6 +27,7 @@ class GroupConfig:
     group_consumer_assignors: names, the default first.
     group_consumer_migration_policy: the direction in which groups with members may change protocol.
     group_share_*: for share groups.
+    group_streams_*: for Streams groups.
     group_share_initialize_retry_interval_ms: after which states of share-partitions that were not
         made are asked for again.
     """
@@ -40,6 +42,7 @@ class GroupConfig:
     message_max_bytes: int = 1_048_588
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 0
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
@@ -48,6 +51,15 @@ class GroupConfig:
     group_share_max_size: int = 200
     group_share_assignment_interval_ms: int = 1_000
     group_share_initialize_retry_interval_ms: int = 30_000
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_max_size: int = 2**31 - 1
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_assignment_interval_ms: int = 1_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_task_offset_interval_ms: int = 60_000
+    group_streams_acceptable_recovery_lag: int = 10_000
+    group_streams_rack_aware_assignment_tags: str = ""
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -174,7 +174,10 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitTransactionOffsets:
-    """-> OffsetsCommitted. The offsets count once the producer's transaction commits."""
+    """-> OffsetsCommitted. The offsets count once the producer's transaction commits.
+
+    knows_missing_group: as in `CommitOffsets` (v6+).
+    """
 
     group_id: str
     generation_id: int
@@ -183,6 +186,7 @@ class CommitTransactionOffsets:
     producer_id: int
     producer_epoch: int
     offsets: tuple[OffsetToCommit, ...]
+    knows_missing_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)

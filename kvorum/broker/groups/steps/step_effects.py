@@ -17,6 +17,7 @@ from kvorum.broker.coordinator.model import (
 )
 from kvorum.broker.groups.steps.config import GroupConfig
 from kvorum.metadata.configs.group_keys import (
+    ASSIGNMENT_INTERVAL,
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
     SHARE_ASSIGNMENT_INTERVAL,
@@ -71,6 +72,11 @@ class StepEffects:
         found = self._group_number(group_id, HEARTBEAT_INTERVAL)
         return self.config.group_consumer_heartbeat_interval_ms if found is None else found
 
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Least time between two targets of this group of the consumer protocol."""
+        found = self._group_number(group_id, ASSIGNMENT_INTERVAL)
+        return self.config.group_consumer_assignment_interval_ms if found is None else found
+
     def share_session_timeout_ms(self, group_id: str) -> int:
         """Session time-out of members of this share group."""
         found = self._group_number(group_id, SHARE_SESSION_TIMEOUT)
@@ -86,9 +92,20 @@ class StepEffects:
         found = self._group_number(group_id, SHARE_ASSIGNMENT_INTERVAL)
         return self.config.group_share_assignment_interval_ms if found is None else found
 
+    def group_number(self, group_id: str, name: str, default: int) -> int:
+        """The number to which the group's own configs set `name`, else the default."""
+        found = self._group_number(group_id, name)
+        return default if found is None else found
+
+    def group_text(self, group_id: str, name: str, default: str) -> str:
+        """As `group_number`, for a text."""
+        configs = self._group_configs.get((RESOURCE_GROUP, group_id))
+        return default if configs is None else configs.get(name, default)
+
     def _group_number(self, group_id: str, name: str) -> int | None:
         configs = self._group_configs.get((RESOURCE_GROUP, group_id))
-        return None if configs is None else number_of(configs, name)
+        found = None if configs is None else number_of(configs, name)
+        return None if found is None else self.config.within(name, found)
 
     def append(self, record: CoordinatorRecord) -> None:
         """Write one record."""

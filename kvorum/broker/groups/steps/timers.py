@@ -80,3 +80,27 @@ class ShareSessionTimer(NamedTuple):
     group_id: str
     member_id: str
     kind: str = "share-session"
+
+
+class StreamsSessionTimer(NamedTuple):
+    """Fires when a member of a Streams group has sent nothing for its session time-out."""
+
+    group_id: str
+    member_id: str
+    kind: str = "streams-session"
+
+
+class StreamsRebalanceTimer(NamedTuple):
+    """Fires when a member of a Streams group did not give up tasks within its rebalance
+    time-out."""
+
+    group_id: str
+    member_id: str
+    kind: str = "streams-rebalance"
+
+
+class StreamsInitialDelayTimer(NamedTuple):
+    """Fires when the first members of a Streams group have had time to join."""
+
+    group_id: str
+    kind: str = "streams-initial-delay"

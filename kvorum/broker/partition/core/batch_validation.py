@@ -68,6 +68,7 @@ def checked_header(
             timestamp_after_max_ms=config.timestamp_after_max_ms,
             keyed_partition=None if config.log.compaction is None else name,
             unpacking=unpacking,
+            decompressed_record_bytes_max=config.decompressed_record_bytes_max,
         )
     except BatchError:
         raise

@@ -108,6 +108,14 @@ class Authentication:
         """True if the next frame is a token without a header."""
         return self._state is _State.EXCHANGE and self._is_bare
 
+    def is_broken_by(self, api_key: int) -> bool:
+        """True if this request comes in place of the next token: the login has failed then. Its
+        answer has ILLEGAL_SASL_STATE, as in Kafka."""
+        if self._state is not _State.EXCHANGE or api_key in (HANDSHAKE_KEY, AUTHENTICATE_KEY):
+            return False
+        self._state = _State.FAILED
+        return True
+
     def check(self, api_key: int, now_ms: int) -> None:
         """Raise WireError for a request that this client may not send now; the connection is then
         closed, without an answer."""

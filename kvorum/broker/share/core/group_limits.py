@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvorum.broker.share.core.share_partition import ShareLimits
+from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.configs.group_keys import (
     AUTO_OFFSET_RESET,
     DEAD_LETTER_COPIES,
@@ -27,8 +28,8 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareDefaults:
-    """The broker's defaults, under Kafka's names."""
+class ShareDefaults(GroupBounds):
+    """The broker's defaults, and the bounds of groups' own values, under Kafka's names."""
 
     group_share_record_lock_duration_ms: int = 30_000
     group_share_delivery_count_limit: int = 5
@@ -39,19 +40,15 @@ def limits_of(
     configs: Mapping[str, str], defaults: ShareDefaults, *, may_have_dead_letters: bool = False
 ) -> ShareLimits:
     """The limits of a group with these configs. may_have_dead_letters: by share.version."""
-    lock_ms = number_of(configs, SHARE_LOCK_DURATION)
-    delivery_limit = number_of(configs, SHARE_DELIVERY_LIMIT)
-    locks = number_of(configs, SHARE_RECORD_LOCKS)
+
+    def own(name: str, default: int) -> int:
+        number = number_of(configs, name)
+        return default if number is None else defaults.within(name, number)
+
     return ShareLimits(
-        lock_duration_ms=(
-            defaults.group_share_record_lock_duration_ms if lock_ms is None else lock_ms
-        ),
-        delivery_count_limit=(
-            defaults.group_share_delivery_count_limit if delivery_limit is None else delivery_limit
-        ),
-        record_locks_max=(
-            defaults.group_share_partition_max_record_locks if locks is None else locks
-        ),
+        lock_duration_ms=own(SHARE_LOCK_DURATION, defaults.group_share_record_lock_duration_ms),
+        delivery_count_limit=own(SHARE_DELIVERY_LIMIT, defaults.group_share_delivery_count_limit),
+        record_locks_max=own(SHARE_RECORD_LOCKS, defaults.group_share_partition_max_record_locks),
         may_renew=configs.get(SHARE_RENEW, "true").strip().lower() == "true",
         has_dead_letters=may_have_dead_letters and bool(dead_letter_topic_of(configs)),
     )

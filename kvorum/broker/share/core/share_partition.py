@@ -85,13 +85,14 @@ class SharePartition:
     revision: rises with every change that the share coordinator must keep.
     """
 
-    __slots__ = ("_deleted_below", "_runs", "_taken_revision", "revision")
+    __slots__ = ("_deleted_below", "_may_have_letters", "_runs", "_taken_revision", "revision")
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
         """batches: of the share coordinator, ascending. Offsets between them are available: they
         were acquired when the state was written."""
         self._runs = Runs(start_offset)
         self._deleted_below = 0
+        self._may_have_letters = True
         self.revision = self._taken_revision = 0
         for first, last, state, count in batches:
             if last < self._runs.end_offset:
@@ -119,6 +120,15 @@ class SharePartition:
     @property
     def runs(self) -> tuple[Run, ...]:
         return tuple(self._runs)
+
+    @property
+    def unsettled_records(self) -> dict[int, int]:
+        """Records in flight that are not settled, by how often they were delivered."""
+        found: dict[int, int] = {}
+        for run in self._runs:
+            if not run.is_terminal:
+                found[run.delivery_count] = found.get(run.delivery_count, 0) + run.count
+        return found
 
     @property
     def delivery_complete_count(self) -> int:
@@ -358,6 +368,8 @@ class SharePartition:
         run.state, run.member_id, run.lock_deadline_ms = state, NOBODY, 0
         run.is_unwritten = True
         self.revision += 1
+        if state is _ARCHIVING:
+            self._may_have_letters = True
 
     # --- dead letters ------------------------------------------------------------------------
 
@@ -366,9 +378,13 @@ class SharePartition:
         them is one that the share coordinator has not been told of: another leader would deliver
         it."""
         found: list[DeadLetters] = []
+        if not self._may_have_letters:
+            return found  # each write asks, and most groups never have any
+        is_any_left = False
         for run in self._runs:
             if records_max <= 0:
                 break
+            is_any_left = is_any_left or run.state is _ARCHIVING
             if run.state is not _ARCHIVING or run.is_unwritten:
                 continue
             last = min(run.last, run.first + records_max - 1)
@@ -376,6 +392,7 @@ class SharePartition:
             is_rejected = run.is_rejected or run.delivery_count < limits.delivery_count_limit
             found.append(DeadLetters(run.first, last, run.delivery_count, is_rejected))
             records_max -= last - run.first + 1
+        self._may_have_letters = is_any_left
         return found
 
     def archive(self, first: int, last: int) -> None:

@@ -4,13 +4,13 @@ session."""
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.chaos.sim.partitions.history import HeldBatch, Told
-from kvorum.chaos.sim.partitions.lookup import KnownLeader, LeaderConnection, look_up
+from kvorum.chaos.sim.partitions.leader_search import LeaderSearch
+from kvorum.chaos.sim.partitions.lookup import KnownLeader, look_up
 from kvorum.chaos.sim.partitions.recorder import Place, Recorder
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import check_crc, iter_headers
@@ -20,7 +20,6 @@ from kvorum.wire.replica_fetch_codec import ReplicaAnswer, pack_replica_fetch, p
 if TYPE_CHECKING:
     from kvorum.chaos.sim.partitions.history import PartitionHistory
 
-RETRY_MS = 100
 REQUEST_TIMEOUT_MS = 1_500
 FETCH_WAIT_MS = 500
 
@@ -68,51 +67,38 @@ class SimConsumer:
         self._session_id = self._session_epoch = 0
         self._listed: tuple[int, int] | None = None
         self._high_watermark = -1
-        self._correlation_id = -1
-        self._serial = 0
-        self._caller = LeaderConnection(
-            world, on_open=self._begin, on_frame=self._on_frame, on_lost=self._look_again
+        self._search = LeaderSearch(
+            world,
+            look=self.run,
+            on_open=self._begin,
+            on_frame=self._on_frame,
+            timeout_ms=REQUEST_TIMEOUT_MS,
         )
 
     def run(self) -> None:
         """Find the leader and read from it, until the end of the run."""
         leader = look_up(self._world, self._rng, self.topic, self.partition_id)
         if leader is None:
-            self._look_again()
+            self._search.look_again()
             return
         if leader.topic_id != self.topic_id:
             if not self._is_newer(leader):
-                self._look_again()
+                self._search.look_again()
                 return
             self.topic_id, self.position, self._epoch_read = leader.topic_id, 0, -1
             self._leader_epoch = -1
         if leader.leader_epoch < self._leader_epoch:
             # As in Kafka's clients: an answer with an older leader epoch is stale.
-            self._look_again()
+            self._search.look_again()
             return
         self._leader_epoch = leader.leader_epoch
-        self._caller.connect(leader)
-        self._serial += 1
-        self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))
+        self._search.connect(leader)
 
     def _is_newer(self, leader: KnownLeader) -> bool:
         """False if the leader is stale: a broker with old metadata may even name an earlier topic
         of the same name."""
         self._world.watch.catch_up()
         return leader.topic_id in self._world.reference.newest.topics
-
-    def _check_open(self, serial: int) -> None:
-        if serial == self._serial and not self._caller.is_open:
-            self._look_again()
-
-    def _look_again(self) -> None:
-        self._caller.close()
-        self._serial += 1
-        self._world.timeline.after(RETRY_MS, partial(self._run_if, self._serial))
-
-    def _run_if(self, serial: int) -> None:
-        if serial == self._serial:
-            self.run()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -123,8 +109,8 @@ class SimConsumer:
         self._ask()
 
     def _ask(self) -> None:
-        caller, leader = self._caller, self._caller.leader
-        if leader is None or not caller.is_open:
+        leader = self._search.leader
+        if leader is None:
             return
         wanted = (self.position, self._epoch_read)
         topics = []
@@ -139,10 +125,9 @@ class SimConsumer:
             )
             topics.append((self.topic_id, [asked]))
             self._listed = wanted
-        self._correlation_id = caller.next_id()
-        caller.send(
-            pack_replica_fetch(
-                correlation_id=self._correlation_id,
+        self._search.ask(
+            lambda correlation_id: pack_replica_fetch(
+                correlation_id=correlation_id,
                 client_id=b"sim",
                 replica_id=-1,
                 replica_epoch=-1,
@@ -156,19 +141,13 @@ class SimConsumer:
         )
         if self._session_id:
             self._session_epoch += 1
-        self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._give_up, self._correlation_id))
-
-    def _give_up(self, correlation_id: int) -> None:
-        if correlation_id == self._correlation_id:
-            self._look_again()
 
     # --- answers -----------------------------------------------------------------------------
 
     def _on_frame(self, frame: bytes, sent_at: int) -> None:
         answer = parse_replica_answer(frame, 0, len(frame))
-        if answer.correlation_id != self._correlation_id:
+        if not self._search.is_awaited(answer.correlation_id):
             return
-        self._correlation_id = -1
         if answer.error:
             check(
                 ErrorCode(answer.error) in SESSION_ERRORS,
@@ -209,7 +188,7 @@ class SimConsumer:
                 "FetchRefusedForAReason",
                 f"{where} was told {ErrorCode(part.error).name}",
             )
-            self._look_again()
+            self._search.look_again()
             return False
         if part.diverging is not None:
             check(

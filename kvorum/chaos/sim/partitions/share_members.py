@@ -20,12 +20,12 @@ from kvorum.chaos.history import ACCEPT, REJECT, RELEASE, Acknowledgement, Deliv
 from kvorum.chaos.sim.kernel.checks import check
 from kvorum.chaos.sim.partitions.brokers import running
 from kvorum.chaos.sim.partitions.data_world import DataWorld
-from kvorum.chaos.sim.partitions.lookup import KnownLeader, LeaderConnection, look_up
+from kvorum.chaos.sim.partitions.leader_search import RETRY_MS, LeaderSearch
+from kvorum.chaos.sim.partitions.lookup import LeaderConnection, look_up
 from kvorum.chaos.sim.partitions.recorder import Place, Recorder
 from kvorum.chaos.sim.partitions.wire import pack_request, parse_answer
 from kvorum.runtime.errors import ErrorCode
 
-RETRY_MS = 100
 REQUEST_TIMEOUT_MS = 2_500
 FETCH_WAIT_MS = 300
 SESSION_MS_MAX = 3_000
@@ -182,10 +182,13 @@ class SimShareMember:
         self._held: list[tuple[int, int]] = []
         self._asked: Acknowledgement | None = None
         self._asked_ms = 0
-        self._correlation_id = -1
-        self._serial = 0
-        self._caller = LeaderConnection(
-            world, on_open=self._begin, on_frame=self._on_frame, on_lost=self._look_again
+        self._search = LeaderSearch(
+            world,
+            look=self.run,
+            on_open=self._begin,
+            on_frame=self._on_frame,
+            on_end=self._leave,
+            timeout_ms=REQUEST_TIMEOUT_MS,
         )
 
     def run(self) -> None:
@@ -193,32 +196,16 @@ class SimShareMember:
         group = self._group
         leader = look_up(self._world, self._rng, group.topic, group.partition_id)
         if leader is None or leader.topic_id not in group.topics:
-            self._look_again()
+            self._search.look_again()
             return
-        self._connect(leader)
-
-    def _connect(self, leader: KnownLeader) -> None:
         self._place = Place(leader.topic_id, self._group.partition_id)
-        self._caller.connect(leader)
-        self._serial += 1
-        self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._check_open, self._serial))
+        self._search.connect(leader)
 
-    def _check_open(self, serial: int) -> None:
-        if serial == self._serial and not self._caller.is_open:
-            self._look_again()
-
-    def _look_again(self) -> None:
-        """End the session, and begin another one after a while."""
+    def _leave(self) -> None:
+        """The session ends; another one begins after a while."""
         if self._name:
             self._recorder.on_leave(self._name, self._place, self._group.group_id)
             self._name = ""
-        self._caller.close()
-        self._serial += 1
-        self._world.timeline.after(RETRY_MS, partial(self._run_if, self._serial))
-
-    def _run_if(self, serial: int) -> None:
-        if serial == self._serial:
-            self.run()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -233,7 +220,7 @@ class SimShareMember:
 
     def _ask(self) -> None:
         if self._world.timeline.now_ms >= self._ends_ms and self._rng.random() < 0.5:
-            self._look_again()  # it dies with records in hand
+            self._search.look_again()  # it dies with records in hand
             return
         is_last = self._world.timeline.now_ms >= self._ends_ms
         values = {
@@ -251,9 +238,7 @@ class SimShareMember:
             "forgotten_topics_data": (),
         }
         self._epoch += 1
-        self._correlation_id = self._caller.next_id()
-        self._caller.send(pack_request(*_FETCH, self._correlation_id, values))
-        self._world.timeline.after(REQUEST_TIMEOUT_MS, partial(self._give_up, self._correlation_id))
+        self._search.ask(lambda correlation_id: pack_request(*_FETCH, correlation_id, values))
 
     def _topics(self) -> list[Mapping[str, Any]]:
         """The partition, with the acknowledgements of the records that the member holds."""
@@ -282,17 +267,12 @@ class SimShareMember:
             return ACCEPT
         return self._rng.choices((ACCEPT, RELEASE, REJECT), (80, 15, 5))[0]
 
-    def _give_up(self, correlation_id: int) -> None:
-        if correlation_id == self._correlation_id:
-            self._look_again()
-
     # --- answers -----------------------------------------------------------------------------
 
     def _on_frame(self, frame: bytes, sent_at: int) -> None:
         correlation_id, answer = parse_answer(*_FETCH, frame)
-        if correlation_id != self._correlation_id:
+        if not self._search.is_awaited(correlation_id):
             return
-        self._correlation_id = -1
         rows = [row for topic in answer.responses for row in topic.partitions]
         error = ErrorCode(answer.error_code)
         if error == ErrorCode.NONE and rows:
@@ -304,23 +284,20 @@ class SimShareMember:
                 "ShareFetchRefusedForAReason",
                 f"{self._name} of {self._place.name} was told {error.name}",
             )
-            self._look_again()
+            self._search.look_again()
             return
         for row in rows:
             self._held += [(r.first_offset, r.last_offset) for r in row.acquired_records]
             self._note_delivered(row.acquired_records)
         if self._world.timeline.now_ms >= self._ends_ms:
-            self._look_again()
+            self._search.look_again()
         else:
             # A record is not processed at once.
-            self._world.timeline.after(self._rng.choice((0, 5, 50)), self._go_on(self._serial))
+            self._search.after(self._rng.choice((0, 5, 50)), self._go_on)
 
-    def _go_on(self, serial: int) -> Any:
-        def ask() -> None:
-            if serial == self._serial and self._caller.is_open:
-                self._ask()
-
-        return ask
+    def _go_on(self) -> None:
+        if self._search.leader is not None:
+            self._ask()
 
     def _note_acknowledged(self, error: ErrorCode) -> None:
         asked, self._asked = self._asked, None
@@ -344,7 +321,7 @@ class SimShareMember:
         one a share coordinator that has been, too."""
         image = self._world.reference.newest
         now = image.partition(self._place.topic_id, self._place.partition_id)
-        leader = self._caller.leader
+        leader = self._search.leader
         is_current = now is not None and leader is not None and now.leader == leader.broker_id
         return error == ErrorCode.INVALID_REQUEST and (
             self._recorder.has_lost_states or not is_current

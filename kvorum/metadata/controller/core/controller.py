@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvorum.metadata.access.tokens import token_key
+from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.controller.core.broker_sessions import BrokerSessions
 from kvorum.metadata.controller.core.metrics import ControllerMetrics
 from kvorum.metadata.controller.decide import Context, Decision, TokenRules
@@ -48,7 +49,7 @@ from kvorum.metadata.controller.decide.tokens import (
     renew_delegation_token,
 )
 from kvorum.metadata.controller.decide.topics import create_topics, delete_topics
-from kvorum.metadata.controller.decide.unregister import unregister
+from kvorum.metadata.controller.decide.unregister import unregister, unregister_controller
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
@@ -76,6 +77,7 @@ from kvorum.metadata.requests.controller_requests import (
     RegisterControllerRequest,
     RegisteredBroker,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UnregisteredBroker,
     UpdateFeatures,
 )
@@ -107,6 +109,7 @@ Request = (
     | UpdateFeatures
     | RegisterControllerRequest
     | UnregisterBrokerRequest
+    | UnregisterControllerRequest
     | CreatePartitions
     | AlterReassignments
     | ListReassignments
@@ -130,8 +133,9 @@ class DecisionFailed(KvorumError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig:
-    """Configs of a controller, named like Kafka's with underscores for dots; times in ms.
+class ControllerConfig(GroupBounds):
+    """Configs of a controller, and the bounds of groups' configs. They are named like Kafka's, with
+    underscores for dots; times in ms.
 
     broker_session_timeout_ms: time without a heartbeat after which a broker is fenced.
     broker_stream_grace_ms: time for a broken heartbeat stream to come back before the broker is
@@ -401,7 +405,7 @@ class Controller:
             case AssignReplicas():
                 return assign_replicas(image, request, self._eligible_brokers(image))
             case AlterConfigs():
-                return alter_configs(image, request)
+                return alter_configs(image, request, self._config)
             case AlterClientQuotas():
                 return alter_client_quotas(image, request)
             case AlterScramCredentials():
@@ -428,6 +432,8 @@ class Controller:
                 )
             case RegisterControllerRequest():
                 return register_controller(image, request, self._context())
+            case UnregisterControllerRequest():
+                return unregister_controller(image, request, self._context())
 
     def _eligible_brokers(self, image: ClusterImage) -> EligibleBrokers:
         return eligible_brokers(image, is_unclean_default=self._is_unclean_default)

@@ -19,6 +19,7 @@ from kvorum.metadata.configs.config_keys import (
     topic_configs_conflict,
 )
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
+from kvorum.metadata.configs.group_bounds import USUAL_BOUNDS, GroupBounds
 from kvorum.metadata.configs.model import ConfigKey, list_items
 from kvorum.metadata.controller.decide import Decision
 from kvorum.metadata.image.image import (
@@ -55,9 +56,12 @@ _NAMELESS = {
 
 
 def alter_configs(
-    image: ClusterImage, request: AlterConfigs
+    image: ClusterImage, request: AlterConfigs, bounds: GroupBounds = USUAL_BOUNDS
 ) -> Decision[tuple[AlteredConfigs, ...]]:
-    """Change each resource that can be changed; nothing is written if validate_only is set."""
+    """Change each resource that can be changed; nothing is written if validate_only is set.
+
+    bounds: of the configs of groups.
+    """
     asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
     records: list[Record] = []
     results: list[AlteredConfigs] = []
@@ -69,7 +73,7 @@ def alter_configs(
                 ErrorCode.INVALID_REQUEST, "each resource may stand in a request only once"
             )
         else:
-            outcome = _alter_one(image, resource, is_replacement=request.is_replacement)
+            outcome = _alter_one(image, resource, bounds, is_replacement=request.is_replacement)
         if not isinstance(outcome, Rejected) and (
             len(records) + len(outcome) > RECORDS_PER_REQUEST_MAX
         ):
@@ -94,7 +98,7 @@ def alter_configs(
 
 
 def _alter_one(
-    image: ClusterImage, resource: ConfigAlteration, *, is_replacement: bool
+    image: ClusterImage, resource: ConfigAlteration, bounds: GroupBounds, *, is_replacement: bool
 ) -> list[Config] | Rejected:
     """The records that change one resource, by ascending key."""
     refused = _resource_problem(image, resource) or _operations_problem(resource)
@@ -105,13 +109,13 @@ def _alter_one(
     )
     wanted = {} if is_replacement else dict(current)
     for operation in resource.operations:
-        value = _new_value(image, resource, operation, current)
+        value = _new_value(image, resource, operation, current, bounds)
         if isinstance(value, Rejected):
             return value
         if value is None:
             wanted.pop(operation.name, None)
             continue
-        refused = _value_problem(resource, operation.name, value)
+        refused = _value_problem(resource, operation.name, value, bounds)
         if refused is not None:
             return refused
         wanted[operation.name] = value
@@ -201,6 +205,7 @@ def _new_value(
     resource: ConfigAlteration,
     operation: ConfigOperation,
     current: Mapping[str, str],
+    bounds: GroupBounds,
 ) -> str | Rejected | None:
     """The key's new value; None removes the key."""
     value = operation.value or ""
@@ -215,7 +220,7 @@ def _new_value(
     else:
         key = CONFIGS_OF[resource.resource_type].get(operation.name)
     if key is None or not key.is_list:
-        unknown = _value_problem(resource, operation.name, value) if key is None else None
+        unknown = _value_problem(resource, operation.name, value, bounds) if key is None else None
         return unknown or Rejected(
             ErrorCode.INVALID_CONFIG,
             f"Can't {kind.name} to key {operation.name} because its type is not LIST.",
@@ -247,9 +252,11 @@ def _present_value(
     return (key.default or "") if value is None else value
 
 
-def _value_problem(resource: ConfigAlteration, name: str, value: str) -> Rejected | None:
+def _value_problem(
+    resource: ConfigAlteration, name: str, value: str, bounds: GroupBounds
+) -> Rejected | None:
     if resource.resource_type == RESOURCE_TOPIC:
         return topic_config_problem(name, value)
     if resource.resource_type == RESOURCE_BROKER:
         return broker_config_problem(name, value, resource.resource_name)
-    return other_config_problem(resource.resource_type, name, value)
+    return other_config_problem(resource.resource_type, name, value, bounds)

@@ -11,6 +11,7 @@ from kvorum.metadata.image.features import (
     ACL_LEVEL,
     ELIGIBLE_LEADER_REPLICAS,
     FEATURES_BEFORE_KIP_584,
+    KRAFT_VERSION,
     METADATA_VERSION,
     REASSIGNMENT_LEVEL,
     SCRAM_LEVEL,
@@ -142,6 +143,9 @@ def _problem(
         return None
     if level < 0 or (level == 0 and name == METADATA_VERSION):
         return _invalid(f"{name} cannot be {level}")
+    if name == KRAFT_VERSION and not own[name].min_level <= level <= own[name].max_level:
+        kind = "static (controller.quorum.voters)" if own[name].max_level == 0 else "dynamic"
+        return _invalid(f"{name} cannot be {level}: the voters of this quorum are {kind} for good")
     if level > now and update.kind is not UpdateKind.UPGRADE:
         return _invalid(f"{name} is {now}: {level} would be an upgrade, not a downgrade")
     if level < now and update.kind is UpdateKind.UPGRADE:

@@ -105,6 +105,12 @@ def _problem(brokers: Sequence[UsableBroker], replication_factor: int) -> Reject
     code = ErrorCode.INVALID_REPLICATION_FACTOR
     if replication_factor < 1:
         return Rejected(code, f"replication factor {replication_factor} is below 1")
+    if not brokers:
+        return Rejected(
+            code,
+            "no broker takes new replicas: each shuts down, or has cordoned all its data "
+            "directories (cordoned.log.dirs)",
+        )
     if replication_factor > len(brokers):
         return Rejected(
             code,

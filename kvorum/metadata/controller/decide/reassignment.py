@@ -14,6 +14,7 @@ reassignment; replicas that stayed keep the order of the targets.
 from __future__ import annotations
 
 from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide.cordons import cordon_problem, is_cordoned
 from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers
 from kvorum.metadata.controller.decide.partition_change import PartitionTarget, Replicas, change
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
@@ -151,6 +152,12 @@ def _move(
     eligible: EligibleBrokers,
 ) -> PartitionChange | Rejected | None:
     origin, target = way
+    cordoned = [r for r in target if r not in partition.replicas and is_cordoned(image, r)]
+    if cordoned:
+        return Rejected(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"the assignment {list(target)} {cordon_problem(cordoned)}",
+        )
     removing = tuple(r for r in origin if r not in target)
     replicas = target + removing
     isr = tuple(r for r in partition.isr if r in replicas)

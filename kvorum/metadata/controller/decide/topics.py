@@ -6,6 +6,7 @@ import re
 
 from kvorum.metadata.configs.config_keys import topic_config_problem, topic_configs_conflict
 from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide.cordons import cordon_problem, is_cordoned
 from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, TopicImage
 from kvorum.metadata.image.records import Config, Partition, Record, RemoveTopic, Topic
@@ -192,7 +193,8 @@ def _placements(
 
 
 def placeable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    """The brokers that new replicas may be placed on: all but those that are shutting down.
+    """The brokers that new replicas may be placed on: all but those that are shutting down, and
+    those that have cordoned all their directories.
 
     A broker that has ended is fenced, also after a controlled shutdown, of which its registration
     keeps the mark. It gets replicas as any fenced broker does, or a planned stop of one of three
@@ -203,6 +205,7 @@ def placeable_brokers(image: ClusterImage) -> list[UsableBroker]:
         UsableBroker(broker.broker_id, broker.rack, broker.is_active, broker.endpoint.host)
         for broker in image.brokers.values()
         if broker.is_fenced or not broker.in_controlled_shutdown
+        if not is_cordoned(image, broker.broker_id)
     ]
 
 
@@ -226,6 +229,8 @@ def assignments_by_hand(
             problem = f"has {len(replicas)} replicas, partition 0 has {size}"
         elif unknown := [r for r in replicas if r not in image.brokers]:
             problem = f"names brokers that are not registered: {unknown}"
+        elif cordoned := [r for r in replicas if is_cordoned(image, r)]:
+            problem = cordon_problem(cordoned)
         if problem:
             return Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -1,13 +1,19 @@
-"""UnregisterBroker: removes a broker from the cluster for good (KIP-631)."""
+"""UnregisterBroker and UnregisterController: a node leaves the cluster for good (KIP-631)."""
 
 from __future__ import annotations
 
-from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide import Context, Decision
 from kvorum.metadata.controller.decide.elections import changes_without_broker
 from kvorum.metadata.controller.decide.eligible_brokers import eligible_brokers
+from kvorum.metadata.image.features import METADATA_VERSION, UNREGISTER_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage
-from kvorum.metadata.image.records import UnregisterBroker
-from kvorum.metadata.requests.controller_requests import UnregisterBrokerRequest, UnregisteredBroker
+from kvorum.metadata.image.records import UnregisterBroker, UnregisterController
+from kvorum.metadata.requests.controller_requests import (
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+    UnregisteredBroker,
+    UnregisteredController,
+)
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 
@@ -48,6 +54,35 @@ def unregister(
         ),
         UnregisteredBroker(),
     )
+
+
+def unregister_controller(
+    image: ClusterImage, request: UnregisterControllerRequest, context: Context
+) -> Decision[UnregisteredController | Rejected]:
+    """Remove a controller's registration. If its process is still running, it registers again.
+
+    Refused for a voter: a level of a feature could not be raised any more, since nobody would know
+    the levels that this voter supports.
+    """
+    controller_id = request.controller_id
+    level = level_of(image.features, METADATA_VERSION)
+    if level < UNREGISTER_LEVEL:
+        return _refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the removal of a controller needs {METADATA_VERSION} {UNREGISTER_LEVEL}, it is "
+            f"{level}; raise it (kvorum features upgrade)",
+        )
+    if controller_id not in image.controllers:
+        return _refused(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"controller {controller_id} is not registered"
+        )
+    if controller_id in context.voter_ids:
+        return _refused(
+            ErrorCode.INVALID_REQUEST,
+            f"controller {controller_id} is a voter: remove it from the voters first (kvorum "
+            "quorum remove-voter)",
+        )
+    return Decision((UnregisterController(controller_id),), UnregisteredController())
 
 
 def _refused(code: ErrorCode, message: str) -> Decision[Rejected]:

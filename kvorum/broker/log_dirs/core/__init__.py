@@ -1,0 +1,1 @@
+"""Moves between the data directories of one broker: the rules, pure."""

@@ -1,0 +1,131 @@
+"""Real brokers whose replicas move between data directories under load, through kills (KIP-113)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.by_hand import HandMade
+from tests.live.clients import Load, Topics, assert_nothing_lost
+from tests.live.cluster import run_kvorum
+from tests.polling import eventually
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+PARTITIONS = 4
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[HandMade]:
+    """A broker with two data directories."""
+    made = HandMade(tmp_path, controllers=1, brokers=1)
+    try:
+        first = made.data("broker-101")
+        made.change("broker-101", log_dirs=f"{first},{first}-b", metadata_log_dir=f"{first}-meta")
+        made.start("controller-1", "broker-101")
+        eventually(lambda: rows(made), "it serves")
+        yield made
+    finally:
+        made.close()
+
+
+def kvorum(made: HandMade, *arguments: str) -> Any:
+    done = run_kvorum(*arguments, "-b", made.bootstrap, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def rows(made: HandMade) -> list[dict[str, Any]]:
+    done = run_kvorum("brokers", "log-dirs", "101", "-b", made.bootstrap, "-o", "json")
+    return json.loads(done.stdout) if done.returncode == 0 else []
+
+
+def paths(made: HandMade) -> list[str]:
+    return str(made.properties("broker-101")["log.dirs"]).split(",")
+
+
+def counts(made: HandMade) -> list[tuple[int, int]]:
+    """Of each directory: its replicas, and those that move to it."""
+    return [(row["replicas"], row["moving_in"]) for row in rows(made)]
+
+
+def set_config(made: HandMade, name: str, value: str) -> None:
+    kvorum(made, "configs", "alter", "--entity", "broker", "--name", "101", "--set",
+           f"{name}={value}")  # fmt: skip
+
+
+def test_a_directory_is_emptied_under_load_and_kills_and_taken_out(made: HandMade) -> None:
+    Topics(made.bootstrap).create("t", PARTITIONS, 1)
+    load = Load(made.bootstrap, "t", PARTITIONS)
+    load.wait_more(2_000)
+    first, second = paths(made)
+    assert counts(made) == [(2, 0), (2, 0)]
+    set_config(made, "cordoned.log.dirs", second)
+    assert [row["is_cordoned"] for row in rows(made)] == [False, True]
+
+    # The moves are so slow that the broker is killed in their middle, twice.
+    planned = kvorum(made, "brokers", "move-replicas", "101", "--from", second, "--dry-run")
+    assert [row["target"] for row in planned] == [first] * 2
+    done = kvorum(
+        made, "brokers", "move-replicas", "101", "--from", second, "--throttle", "20000"
+    )  # fmt: skip
+    assert {row["error"] for row in done} == {"NONE"}
+    for _ in range(2):
+        assert counts(made) == [(2, 2), (2, 0)]
+        load.wait_more()
+        made.kill("broker-101")
+        made.start("broker-101")
+        load.wait_more()
+    set_config(made, RATE, str(1 << 40))
+    eventually(lambda: counts(made) == [(4, 0), (0, 0)], "the directory is empty")
+    load.wait_more()
+
+    # A directory that is empty and cordoned is taken out with a restart.
+    made.stop("broker-101")
+    made.change("broker-101", log_dirs=first)
+    made.start("broker-101")
+    load.wait_more()
+    load.finish()
+    assert counts(made) == [(4, 0)]
+    assert_nothing_lost(load, made.bootstrap)
+    said = (made.folder / "broker-101.err").read_text()
+    assert "stays offline" not in said and "ERROR" not in said
+
+
+def test_the_command_moves_named_replicas_and_balances_the_rest(made: HandMade) -> None:
+    Topics(made.bootstrap).create("t", PARTITIONS, 1)
+    load = Load(made.bootstrap, "t", PARTITIONS)
+    load.wait_more(2_000)
+    load.finish()
+    first, second = paths(made)
+    named = [f"t:{number}" for number in range(PARTITIONS)]
+    done = kvorum(
+        made, "brokers", "move-replicas", "101", *named, "--to", second, "--wait"
+    )  # fmt: skip
+    assert {row["error"] for row in done} == {"NONE"}
+    assert counts(made) == [(0, 0), (4, 0)]
+    assert [row["size_to_mean"] for row in rows(made)] == [0.0, 2.0]
+    kvorum(made, "brokers", "move-replicas", "101", "--balance", "--wait")
+    assert counts(made) == [(2, 0), (2, 0)]
+    assert_nothing_lost(load, made.bootstrap)
+
+    def refused(*arguments: str) -> str:
+        done = run_kvorum("brokers", "move-replicas", *arguments, "-b", made.bootstrap)
+        assert done.returncode != 0
+        return done.stdout + done.stderr
+
+    assert "LOG_DIR_NOT_FOUND" in refused("101", "t:0", "--to", "/nowhere") or (
+        "data directories are" in refused("101", "t:0", "--to", "/nowhere")
+    )
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in refused("101", "t:77", "--to", first)
+    assert "not registered" in refused("7", "t:0", "--to", first)
+    assert "no TOPIC:PARTITION" in refused("101", "t", "--to", first)
+    assert "need --to" in refused("101", "t:0")
+    set_config(made, "cordoned.log.dirs", second)
+    assert "INVALID_REPLICA_ASSIGNMENT" in refused("101", "t:0", "--to", second)
+    assert "not cordoned" in refused("101", "--from", first)
