@@ -16,6 +16,7 @@ from kvorum.broker.metadata_answers.topic_names import TRANSACTIONS_TOPIC
 from kvorum.broker.quotas.client_quotas import PAUSE_MS_MAX, ClientQuotas, QuotaKind
 from kvorum.broker.quotas.mutation_quota import TokenBucket
 from kvorum.metadata.controller.decide.quotas import quota_problem
+from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import ClientQuota
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import build_batch
@@ -158,7 +159,7 @@ def test_offsets_of_a_group_are_not_multiplied(monkeypatch: pytest.MonkeyPatch) 
     row = SimpleNamespace(name="t", partition_indexes=[0, 1, 0])
     groups = [SimpleNamespace(group_id=name, topics=[row, row]) for name in ("g", "h", "g")]
     request = SimpleNamespace(require_stable=False, groups=groups)
-    answer = asyncio.run(offset_fetch.handle(request_context(8), request))
+    answer = asyncio.run(offset_fetch.handle(request_context(8, image=ClusterImage), request))
     codes = [group["error_code"] for group in answer["groups"]]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert [body.topics for body in asked] == [(TopicPartitions("t", (0, 1)),)]

@@ -232,7 +232,7 @@ def test_a_too_new_api_versions_request_gets_a_v0_answer(client: RawClient) -> N
     client.sock.sendall(bytes.fromhex("0000000a" + "0012" + "0063" + "00000007" + "ffff"))
     correlation_id, body = client.receive()
     assert correlation_id == 7
-    assert body.hex() == "0023" + "00000001" + "0012" + "0000" + "0004"
+    assert body.hex() == "0023" + "00000001" + "0012" + "0000" + "0005"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from kvorum.client.cluster.broker_backend import BrokerBackend
 from kvorum.client.failures import EXIT_NOT_AUTHORIZED, CommandFailed
 from kvorum.client.groups.group_client import GroupClient, NoSuchGroup
+from kvorum.client.groups.streams_members import streams_members
 from kvorum.console.core.share_figures import ShareFigures
 from kvorum.console.core.views import document_of
 from kvorum.console.desk import described_groups
@@ -133,6 +134,22 @@ def test_a_user_who_may_not_describe_a_share_group_is_told_which_right_is_missin
     assert (rows, problem) == ({}, str(caught.value))
 
 
+STREAMS = SimpleNamespace(
+    topology=None,
+    members=[
+        SimpleNamespace(
+            member_id="a",
+            instance_id=None,
+            client_id="c",
+            client_host="/h",
+            member_epoch=1,
+            process_id="p",
+            assignment=SimpleNamespace(active_tasks=(), standby_tasks=()),
+        )
+    ],
+)
+
+
 def test_the_page_reads_only_fields_that_the_documents_have():
     member = {
         "member_id": "a", "group_instance_id": "i", "client_id": "c", "client_host": "/h",
@@ -156,6 +173,8 @@ def test_the_page_reads_only_fields_that_the_documents_have():
         *document_of("groups", facts, {})["rows"]["g"],
         *view["rows"]["orders-0"],
         *view["member_rows"]["a"],
+        # Of the members of a Streams group.
+        *streams_members(STREAMS, {})[0],
     }
     script = (FOLDER / "groups.js").read_text(encoding="utf-8")
     read = set(re.findall(r"\br\.(\w+)", script))
