@@ -118,8 +118,9 @@ def committed_values(bootstrap: str, topic: str, partitions: int = 1) -> list[st
 
 
 @contextlib.contextmanager
-def one_kafka(folder: Path, port: int) -> Iterator[str]:
-    """One node of Apache Kafka, broker and controller, on `port` and the next; its address."""
+def one_kafka(folder: Path, port: int, **settings: str) -> Iterator[str]:
+    """One node of Apache Kafka, broker and controller, on `port` and the next; its address.
+    settings: further properties."""
     address, controller = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"
     internal = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     properties = {
@@ -133,6 +134,7 @@ def one_kafka(folder: Path, port: int) -> Iterator[str]:
         "offsets.topic.num.partitions": "5",
         "group.initial.rebalance.delay.ms": "0",
         **{f"{name}.replication.factor": "1" for name in internal},
+        **settings,
     }
     folder.mkdir()
     file = write_properties(folder / "server.properties", properties)

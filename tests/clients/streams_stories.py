@@ -7,24 +7,16 @@ Kafka and writes streams.txt anew.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import wait_for_port
 from bench.kafka_cluster import fetch_jars
-from kvorum.chaos.live.host.processes import start_process, stop_process
-from kvorum.chaos.live.systems.kafka_jars import (
-    OWN_LIBRARY,
-    SERVER,
-    format_storage,
-    java_command,
-    properties_text,
-)
+from kvorum.chaos.live.systems.kafka_jars import OWN_LIBRARY
 from kvorum.runtime.errors import ErrorCode
+from tests.clients.applications import one_kafka
 from tests.clients.streams_telling import Member, Teller
 from tests.polling import DEADLINE_S, eventually
 from tests.test_broker.raw_client import RawClient
@@ -464,35 +456,11 @@ def await_coordinator(client: RawClient, group: str) -> None:
     eventually(is_there, f"a coordinator of {group}", deadline_s=2 * DEADLINE_S)
 
 
-def properties(folder: Path) -> dict[str, str]:
-    """One node of Kafka that is broker and controller."""
-    one = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{PORT + 1}",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{PORT},CONTROLLER://127.0.0.1:{PORT + 1}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(folder / "data"),
-        **{f"{name}.replication.factor": "1" for name in one},
-        **SETTINGS,
-    }
-
-
 def main() -> int:
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streams-")))
+    with tempfile.TemporaryDirectory(prefix="streams-") as folder:
         fetch_jars(OWN_LIBRARY)
-        file = folder / "server.properties"
-        file.write_text(properties_text(properties(folder)), encoding="utf-8")
-        format_storage(OWN_LIBRARY, "Yk3vR2p1S9ORbV1xWqLz0g", str(file))
-        command = java_command(OWN_LIBRARY, SERVER, str(file), flags=("-Xmx512m",))
-        process = start_process(command, log_file=str(folder / "server.log"))
-        stack.callback(lambda: stop_process(process, timeout_ms=5_000))
-        stack.callback(process.kill)
-        wait_for_port((f"127.0.0.1:{PORT}",), 120.0)
-        lines = told(PORT, *sys.argv[1:])
+        with one_kafka(Path(folder) / "kafka", PORT, **SETTINGS):
+            lines = told(PORT, *sys.argv[1:])
     if sys.argv[1:]:
         print("\n".join(lines))
     else:
