@@ -59,7 +59,7 @@ def balanced(directories: Sequence[Directory]) -> list[Move]:
     sizes = {d.path: dict(d.sizes) for d in directories}
     targets = {d.path for d in directories if not d.is_cordoned}
     moves: list[Move] = []
-    while len(moves) < MOVES_MAX:
+    while targets and len(moves) < MOVES_MAX:
         filled = {path: sum(found.values()) for path, found in sizes.items()}
         mean = sum(filled.values()) / max(len(filled), 1)
         source = max(filled, key=lambda path: (filled[path], path))

@@ -29,6 +29,7 @@ SETTINGS = {
 }
 """Of both sides: every heartbeat shows its result at once."""
 PORT = 28_920
+KAFKAS_SETTLING_S = 0.5
 
 
 # --- the stories ---------------------------------------------------------------------------------
@@ -428,12 +429,12 @@ STORIES: dict[str, Callable[[Teller], None]] = {
 }  # fmt: skip
 
 
-def told(port: int, *names: str) -> list[str]:
+def told(port: int, *names: str, settling_s: float = 0.0) -> list[str]:
     """The lines of these stories, or of all, on the only broker of a cluster."""
     lines: list[str] = []
     for name in names or STORIES:
         client = RawClient(port)
-        story = Teller(client, name)
+        story = Teller(client, name, settling_s)
         await_coordinator(client, f"{name}-group")
         STORIES[name](story)
         client.close()
@@ -460,7 +461,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streams-") as folder:
         fetch_jars(OWN_LIBRARY)
         with one_kafka(Path(folder) / "kafka", PORT, **SETTINGS):
-            lines = told(PORT, *sys.argv[1:])
+            lines = told(PORT, *sys.argv[1:], settling_s=KAFKAS_SETTLING_S)
     if sys.argv[1:]:
         print("\n".join(lines))
     else:

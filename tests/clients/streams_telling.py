@@ -8,18 +8,21 @@ from typing import Any
 from tests.polling import eventually
 from tests.test_broker.raw_client import RawClient
 
-SETTLING_S = 0.5
-"""A coordinator of Kafka hears of topics and configs a moment after the rest of its broker."""
 NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 _MISSING = "Internal topics are missing: "
 Tasks = dict[str, list[int]]
 
 
 class Teller:
-    """One story on one cluster. Names of its group and topics begin with the story's."""
+    """One story on one cluster. Names of its group and topics begin with the story's.
 
-    def __init__(self, client: RawClient, name: str) -> None:
+    settling_s: pause after a change of topics or configs. A coordinator of Kafka hears of them a
+        moment after the rest of its broker, and no answer shows when.
+    """
+
+    def __init__(self, client: RawClient, name: str, settling_s: float) -> None:
         self.client = client
+        self.settling_s = settling_s
         self.name = name
         self.lines: list[str] = []
 
@@ -51,7 +54,7 @@ class Teller:
             )
 
         eventually(is_there, f"{name} with {partitions} partitions")
-        time.sleep(SETTLING_S)
+        time.sleep(self.settling_s)
 
     def part(self, name: str = "0", *sources: str, **more: Any) -> dict[str, Any]:
         """A subtopology; names of topics are without the story's."""
@@ -94,7 +97,7 @@ class Teller:
         asked = {"resources": [resource], "validate_only": False}
         answer = self.client.call("incremental_alter_configs", 1, asked)
         assert int(answer.responses[0].error_code) == 0, answer
-        time.sleep(SETTLING_S)
+        time.sleep(self.settling_s)
 
     def describe(self, *, with_topics: bool = True) -> None:
         asked = {

@@ -27,6 +27,7 @@ def test_a_cordoned_directory_takes_nothing() -> None:
     assert drained(found, "a") == [Move(("a", 0), 5, "a", "c")]
     assert balanced([directory("a", 50, 50), directory("b", cordoned=True)]) == []
     assert drained([directory("a"), directory("b", cordoned=True)], "a") == []
+    assert balanced([]) == [], "every directory is offline"
     with pytest.raises(NoTarget, match="not cordoned: a stays"):
         drained([directory("a", 5), directory("b", cordoned=True)], "a")
 

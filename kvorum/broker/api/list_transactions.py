@@ -62,7 +62,7 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Whether an id is to be listed. Raises BadExpression."""
+    """The test of an id: true if it is to be listed. Raises BadExpression."""
     if not pattern:
         return lambda _: True
     fullmatch = compiled(pattern).fullmatch

@@ -99,6 +99,7 @@ class DirectoryMoves:
         self._is_started = False
         self._tasks = TaskGroup(report_failure)
         self._retired: list[_Retired] = []
+        self._has_retired = asyncio.Event()
 
     # --- life --------------------------------------------------------------------------------
 
@@ -407,9 +408,13 @@ class DirectoryMoves:
             return
         due_ms = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
         self._retired.append(_Retired(due_ms, log_dir, log, aside, replica.log_dir))
+        self._has_retired.set()
 
     async def _remove_retired(self) -> None:
         while True:
+            if not self._retired:
+                self._has_retired.clear()
+                await self._has_retired.wait()
             await asyncio.sleep(REMOVAL_CHECK_MS / 1000)
             now_ms = self._clock.monotonic_ms()
             due = [item for item in self._retired if item.due_ms <= now_ms]

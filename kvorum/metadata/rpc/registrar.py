@@ -69,12 +69,13 @@ class Registrar:
     async def _register(self) -> bool:
         """Register this process; False if that is refused for good."""
         began_ms = monotonic_ms()
-        self._is_removed.clear()
         while not self.is_registered:
             if not await self._try():
                 return False
             if not self.is_registered:
                 await asyncio.sleep(RETRY_PAUSE_S)
+        # Each image until now had this process removed.
+        self._is_removed.clear()
         logger.info(
             "controller=%d registered after %d ms",
             self._registration.controller_id,

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
 from kvorum.broker.groups.consumer.states import MemberState
+from kvorum.broker.groups.steps.record_keys import KeyFormat
 from kvorum.broker.groups.steps.records import TOPIC
 from kvorum.broker.groups.steps.requests import ProtocolMetadata
 from kvorum.runtime.errors import CorruptData, WireError
@@ -37,7 +38,6 @@ _WITH_ITEM = (MEMBER_METADATA, MEMBER_TARGET, CURRENT_ASSIGNMENT, REGULAR_EXPRES
 _METADATA_HASH_TAG = 0
 _CLASSIC_METADATA_TAG = 0
 
-_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TWO_INT64 = struct.Struct(">qq")
@@ -56,6 +56,10 @@ class ConsumerKey(NamedTuple):
     record_type: int
     group_id: str
     item: str = ""
+
+
+_KEYS = KeyFormat(ConsumerKey, without_item=_WITHOUT_ITEM, with_item=_WITH_ITEM)
+encode_key, decode_key = _KEYS.encode, _KEYS.decode
 
 
 class GroupEpoch(NamedTuple):
@@ -84,29 +88,6 @@ class CurrentAssignment(NamedTuple):
     state: MemberState
     assigned: Partitions
     pending_revocation: Partitions
-
-
-# --- keys ----------------------------------------------------------------------------------------
-
-
-def encode_key(key: ConsumerKey) -> bytes:
-    """Encode a key. Keys are not flexible: strings have an int16 length."""
-    encoded = _INT16.pack(key.record_type) + string_bytes(key.group_id, False)
-    return encoded if key.record_type in _WITHOUT_ITEM else encoded + string_bytes(key.item, False)
-
-
-def decode_key(key: bytes) -> ConsumerKey | None:
-    """Decode a key; None if its type is not one of the consumer protocol. Raises CorruptData."""
-    reader = Reader(key, 0, len(key))
-    try:
-        record_type = reader.int16()
-        if record_type in _WITHOUT_ITEM:
-            return ConsumerKey(record_type, reader.string(False))
-        if record_type in _WITH_ITEM:
-            return ConsumerKey(record_type, reader.string(False), reader.string(False))
-    except WireError as error:
-        raise CorruptData(TOPIC, reader.position, f"the key {key!r} is cut off: {error}") from error
-    return None
 
 
 # --- values --------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from kvorum.broker.groups.consumer.records import (
     read_partitions,
     read_strings,
 )
+from kvorum.broker.groups.steps.record_keys import KeyFormat
 from kvorum.broker.groups.steps.records import TOPIC
 from kvorum.runtime.errors import CorruptData, WireError
 from kvorum.wire.primitives import Reader, count_bytes, string_bytes
@@ -38,7 +39,6 @@ PARTITION_METADATA = 15
 _WITHOUT_MEMBER = (GROUP_EPOCH, TARGET_EPOCH, PARTITION_METADATA)
 _WITH_MEMBER = (MEMBER_METADATA, MEMBER_TARGET, CURRENT_ASSIGNMENT)
 
-_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _EPOCH_AND_HASH = struct.Struct(">iq")
 _EPOCHS_AND_STATE = struct.Struct(">iib")
@@ -53,6 +53,10 @@ class ShareGroupKey(NamedTuple):
     record_type: int
     group_id: str
     member_id: str = ""
+
+
+_KEYS = KeyFormat(ShareGroupKey, without_item=_WITHOUT_MEMBER, with_item=_WITH_MEMBER)
+encode_key, decode_key = _KEYS.encode, _KEYS.decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,31 +139,6 @@ class ShareStates:
 
 
 Value = ShareMember | ShareEpoch | AssignmentEpoch | Partitions | MemberAssignment | ShareStates
-
-
-# --- keys ----------------------------------------------------------------------------------------
-
-
-def encode_key(key: ShareGroupKey) -> bytes:
-    """Encode a key. Keys are not flexible: strings have an int16 length."""
-    encoded = _INT16.pack(key.record_type) + string_bytes(key.group_id, False)
-    if key.record_type in _WITHOUT_MEMBER:
-        return encoded
-    return encoded + string_bytes(key.member_id, False)
-
-
-def decode_key(key: bytes) -> ShareGroupKey | None:
-    """Decode a key; None if its type is not one of share groups. Raises CorruptData."""
-    reader = Reader(key, 0, len(key))
-    try:
-        record_type = reader.int16()
-        if record_type in _WITHOUT_MEMBER:
-            return ShareGroupKey(record_type, reader.string(False))
-        if record_type in _WITH_MEMBER:
-            return ShareGroupKey(record_type, reader.string(False), reader.string(False))
-    except WireError as error:
-        raise CorruptData(TOPIC, reader.position, f"the key {key!r} is cut off: {error}") from error
-    return None
 
 
 # --- values --------------------------------------------------------------------------------------

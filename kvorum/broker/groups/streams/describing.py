@@ -65,10 +65,7 @@ def asks_for_description(group: StreamsGroup, member: StreamsMember, now_ms: int
     if epoch == NO_TOPOLOGY_EPOCH or has_outcome or member.topology_epoch < epoch:
         return False
     asked_ms = group.description_asked_ms
-    if asked_ms is not None and now_ms < asked_ms + DESCRIPTION_RETRY_MS:
-        return False
-    group.description_asked_ms = now_ms
-    return True
+    return asked_ms is None or now_ms >= asked_ms + DESCRIPTION_RETRY_MS
 
 
 def update_description(

@@ -47,7 +47,7 @@ class TopologyDescription:
     global_stores: tuple[GlobalStore, ...]
 
     def problem(self) -> str | None:
-        """What is wrong with it, in Kafka's words."""
+        """The fault of this description, in Kafka's words; None without one."""
         nodes = [node for part in self.subtopologies for node in part.nodes]
         nodes += [node for store in self.global_stores for node in store]
         for node in nodes:

@@ -1,4 +1,4 @@
-"""What the members' endpoints serve, for interactive queries (KIP-1071). Pure."""
+"""The partitions that the members' endpoints serve, for interactive queries (KIP-1071). Pure."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kvorum.broker.coordinator.model import ShardRequest
 from kvorum.broker.groups.steps.timers import StreamsInitialDelayTimer
-from kvorum.broker.groups.streams import describing, settings
+from kvorum.broker.groups.streams import settings
 from kvorum.broker.groups.streams.checks import (
     offsets_refusal,
     owned_refusal,
@@ -22,6 +22,7 @@ from kvorum.broker.groups.streams.checks import (
     unknown_state_refusal,
 )
 from kvorum.broker.groups.streams.configuring import GroupStatus, TopologyRefused
+from kvorum.broker.groups.streams.describing import asks_for_description
 from kvorum.broker.groups.streams.endpoints import all_endpoints
 from kvorum.broker.groups.streams.group import StreamsGroup
 from kvorum.broker.groups.streams.member import JOIN_EPOCH, NO_TIMEOUT, StreamsMember
@@ -180,6 +181,12 @@ def _answer(
     is_told = has_new_tasks or request.owned not in (None, after.assigned.tasks)
     knows_endpoints = request.endpoint_epoch == group.endpoint_epoch
     configured = group.configured
+    now_ms = effects.now.monotonic_ms
+    is_description_required = request.knows_description and asks_for_description(
+        group, after, now_ms
+    )
+    if is_description_required:
+        group.description_asked_ms = now_ms
     return StreamsHeartbeated(
         member_id=after.member_id,
         member_epoch=after.member_epoch,
@@ -191,8 +198,7 @@ def _answer(
         endpoint_epoch=group.endpoint_epoch,
         endpoints=None if knows_endpoints else all_endpoints(group, step.image, after.member_id),
         to_create=() if configured is None else configured.missing,
-        is_description_required=request.knows_description
-        and describing.asks_for_description(group, after, effects.now.monotonic_ms),
+        is_description_required=is_description_required,
     )
 
 

@@ -30,7 +30,8 @@ from kvorum.broker.groups.streams.tasks import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """Who has a task, told or not yet given up: ids of processes, of each role."""
+    """The holders of a task, from its assignment until they give it up: ids of processes, of each
+    role."""
 
     active: Callable[[Task], str | None]
     standby: Callable[[Task], frozenset[str]]
@@ -158,7 +159,7 @@ def _at(
 
 
 class _HeldByOthers:
-    """Whether a task that the member is to get cannot be given yet."""
+    """The tasks of a target that the member cannot get yet."""
 
     def __init__(self, member: StreamsMember, has: Tasks, holders: Holders) -> None:
         self._process_id = member.process_id

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from kvorum.broker.groups.steps.record_keys import KeyFormat
 from kvorum.broker.groups.steps.records import TOPIC
 from kvorum.broker.groups.streams.description import TopologyDescription, decode_description
 from kvorum.broker.groups.streams.member import Endpoint, StreamsMember
@@ -55,7 +56,6 @@ _WITH_MEMBER = (MEMBER_METADATA, MEMBER_TARGET, CURRENT_ASSIGNMENT)
 _VALIDATED_EPOCH_TAG, _CONFIGS_TAG, _STORED_EPOCH_TAG, _FAILED_EPOCH_TAG = range(4)
 _TIMESTAMP_TAG = 0
 
-_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _EPOCH_AND_HASH = struct.Struct(">iq")
@@ -71,6 +71,10 @@ class StreamsKey(NamedTuple):
     record_type: int
     group_id: str
     member_id: str = ""
+
+
+_KEYS = KeyFormat(StreamsKey, without_item=_WITHOUT_MEMBER, with_item=_WITH_MEMBER)
+encode_key, decode_key = _KEYS.encode, _KEYS.decode
 
 
 class StreamsEpoch(NamedTuple):
@@ -119,31 +123,6 @@ Value = (
     | None
 )
 """A decoded value, in the order of the types above; None: the obsolete type 18."""
-
-
-# --- keys ----------------------------------------------------------------------------------------
-
-
-def encode_key(key: StreamsKey) -> bytes:
-    """Encode a key. Keys are not flexible: strings have an int16 length."""
-    encoded = _INT16.pack(key.record_type) + string_bytes(key.group_id, False)
-    if key.record_type in _WITHOUT_MEMBER:
-        return encoded
-    return encoded + string_bytes(key.member_id, False)
-
-
-def decode_key(key: bytes) -> StreamsKey | None:
-    """Decode a key; None if its type is not one of Streams groups. Raises CorruptData."""
-    reader = Reader(key, 0, len(key))
-    try:
-        record_type = reader.int16()
-        if record_type in _WITHOUT_MEMBER:
-            return StreamsKey(record_type, reader.string(False))
-        if record_type in _WITH_MEMBER:
-            return StreamsKey(record_type, reader.string(False), reader.string(False))
-    except WireError as error:
-        raise CorruptData(TOPIC, reader.position, f"the key {key!r} is cut off: {error}") from error
-    return None
 
 
 # --- values --------------------------------------------------------------------------------------

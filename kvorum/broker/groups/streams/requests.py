@@ -51,7 +51,7 @@ class StreamsHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPartitions:
-    """What a member serves at its endpoint: (topic, partitions), by topic."""
+    """The partitions that a member serves at its endpoint: (topic, partitions), by topic."""
 
     endpoint: Endpoint
     active: tuple[tuple[str, tuple[int, ...]], ...]

@@ -38,7 +38,7 @@ class StreamsMemberState(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """What a heartbeat's answer tells a member about its group (the codes are Kafka's)."""
+    """The states of a group that a heartbeat's answer tells its members (the codes are Kafka's)."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
