@@ -58,10 +58,11 @@ async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     for group in request.groups:
         found = by_id.get(group.group_id, ErrorCode.INVALID_REQUEST)
         error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
-        rows = []
-        if not isinstance(found, ErrorCode):
-            rows = _rows(found) if version < _FIRST_WITH_TOPIC_ID else _rows_by_id(context, found)
-            rows += _unknown_rows(context, group.topics or ())
+        topics = () if isinstance(found, ErrorCode) else found
+        if error != ErrorCode.NONE or version < _FIRST_WITH_TOPIC_ID:
+            rows = _rows(topics)
+        else:
+            rows = _rows_by_id(context, topics) + _unknown_rows(context, group.topics or ())
         groups.append({"group_id": group.group_id, "topics": rows, "error_code": error})
     return {"groups": groups}
 
