@@ -10,6 +10,7 @@ import click
 from kvorum.cli.common import INT32_MAX, INT64_MAX, cluster_options, show, show_outcomes
 from kvorum.client.failures import CommandFailed, fail_on_errors
 from kvorum.client.rights import on_cluster
+from kvorum.runtime.text import whole_number
 
 if TYPE_CHECKING:
     from kvorum.cli.directory_plan import Directory, Move, Replica
@@ -60,9 +61,10 @@ def move_replicas(
         raise click.UsageError("replicas need --to")
     if is_balance and target is not None:
         raise click.UsageError("--to is for named replicas and --from")
+    named = _named(replicas)
     connection = _connection(broker_id, options)
     directories = _directories(connection, broker_id)
-    moves = _moves(directories, _named(replicas), source=source, target=target)
+    moves = _moves(directories, named, source=source, target=target)
     rows = [
         {"topic": move.replica[0], "partition": move.replica[1], **move._asdict()} for move in moves
     ]
@@ -116,9 +118,10 @@ def _named(replicas: tuple[str, ...]) -> list[Replica]:
     found = []
     for text in replicas:
         topic, _, number = text.rpartition(":")
-        if not topic or not number.isdigit() or int(number) > INT32_MAX:
+        partition = whole_number(number)
+        if not topic or partition is None or partition > INT32_MAX:
             raise click.UsageError(f"{text!r} is no TOPIC:PARTITION")
-        found.append((topic, int(number)))
+        found.append((topic, partition))
     return found
 
 
