@@ -24,7 +24,6 @@ from kvorum.broker.groups.consumer.member import (
 from kvorum.broker.groups.consumer.membership import (
     extend_session,
     find_static,
-    unknown_member,
     watch_revocation,
 )
 from kvorum.broker.groups.consumer.reconciliation import reconcile
@@ -32,6 +31,7 @@ from kvorum.broker.groups.consumer.records import ResolvedExpression
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.targets import StepInputs, forget_unused_expressions
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
+from kvorum.broker.groups.steps.refusals import fenced_epoch, unknown_member
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -141,7 +141,7 @@ def _find(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | 
         if member is None:
             if is_joining:
                 return ConsumerMember(member_id=member_id)
-            return unknown_member(group, member_id)
+            return unknown_member(group.group_id, member_id)
         return _epoch_refusal(request, member) or member
     if not is_joining:
         found = find_static(group, instance_id, member_id)
@@ -180,13 +180,7 @@ def _epoch_refusal(request: ConsumerHeartbeat, member: ConsumerMember) -> Reject
     owns_no_more = request.owned is not None and request.owned <= member.assigned
     if is_older and epoch == member.previous_member_epoch and owns_no_more:
         return None
-    relation = "smaller" if is_older else "greater"
-    text = (
-        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.member_epoch}). The member must abandon all its "
-        "partitions and rejoin."
-    )
-    return Rejected(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    return fenced_epoch("consumer", epoch, member.member_epoch)
 
 
 def _as_told(before: ConsumerMember, event: ShardRequest) -> ConsumerMember:

@@ -16,6 +16,7 @@ from kvorum.broker.groups.consumer.member import NO_PARTITIONS, STATIC_LEAVE_EPO
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.states import MemberState
 from kvorum.broker.groups.consumer.targets import StepInputs, bump_epoch, forget_unused_expressions
+from kvorum.broker.groups.steps.refusals import unknown_member
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.broker.groups.steps.timers import (
     ClassicRejoinTimer,
@@ -37,7 +38,7 @@ def leave(
             return found
         member = found
     if member is None:
-        return unknown_member(group, request.member_id)
+        return unknown_member(group.group_id, request.member_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         away = replace(
             member,
@@ -71,11 +72,6 @@ def find_static(
         )
         return Rejected(ErrorCode.FENCED_INSTANCE_ID, text)
     return group.members[holder]
-
-
-def unknown_member(group: ConsumerGroup, member_id: str) -> Rejected:
-    text = f"Member {member_id} is not a member of group {group.group_id}."
-    return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
 def remove(

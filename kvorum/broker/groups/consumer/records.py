@@ -19,10 +19,8 @@ from typing import NamedTuple
 
 from kvorum.broker.groups.consumer.member import ClassicMember, ConsumerMember, Partitions
 from kvorum.broker.groups.consumer.states import MemberState
-from kvorum.broker.groups.steps.record_keys import KeyFormat
-from kvorum.broker.groups.steps.records import TOPIC
+from kvorum.broker.groups.steps.record_frame import KeyFormat, decode_version_0
 from kvorum.broker.groups.steps.requests import ProtocolMetadata
-from kvorum.runtime.errors import CorruptData, WireError
 from kvorum.wire.primitives import Reader, count_bytes, string_bytes, uvarint_bytes
 
 GROUP_EPOCH = 3
@@ -147,29 +145,24 @@ type 4."""
 
 def decode_value(key: ConsumerKey, data: bytes) -> Value:
     """Decode the value of a record with this key. Raises CorruptData."""
-    reader = Reader(data, 0, len(data))
-    try:
-        version = reader.int16()
-        if version != 0:
-            reason = f"a record of type {key.record_type} and version {version} is not known"
-            raise CorruptData(TOPIC, 0, reason)
-        match key.record_type:
-            case 3:
-                return _read_group_epoch(reader, data)
-            case 5:
-                return _read_member(reader, key.item)
-            case 6:
-                return reader.int32()
-            case 7:
-                return read_partitions(reader)
-            case 8:
-                return _read_current(reader, data)
-            case 16:
-                topics = read_strings(reader)
-                return ResolvedExpression(topics, reader.int64(), reader.int64())
-    except WireError as error:
-        reason = f"the value of {key} is cut off: {error}"
-        raise CorruptData(TOPIC, reader.position, reason) from error
+    return decode_version_0(key, data, _decoded)
+
+
+def _decoded(key: ConsumerKey, reader: Reader, data: bytes) -> Value:
+    match key.record_type:
+        case 3:
+            return _read_group_epoch(reader, data)
+        case 5:
+            return _read_member(reader, key.item)
+        case 6:
+            return reader.int32()
+        case 7:
+            return read_partitions(reader)
+        case 8:
+            return _read_current(reader, data)
+        case 16:
+            topics = read_strings(reader)
+            return ResolvedExpression(topics, reader.int64(), reader.int64())
     return None
 
 

@@ -24,6 +24,7 @@ from kvorum.broker.groups.share.requests import (
     StateToInitialize,
 )
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
+from kvorum.broker.groups.steps.refusals import fenced_epoch, unknown_member
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -124,16 +125,11 @@ def _find(group: ShareGroup, request: ShareHeartbeat, size_max: int) -> ShareMem
     if member is not None:
         return _epoch_refusal(request.member_epoch, member) or member
     if request.member_epoch != JOIN_EPOCH:
-        return unknown_member(group, request.member_id)
+        return unknown_member(group.group_id, request.member_id)
     if len(group.members) >= size_max:
         text = f"The share group has reached its maximum capacity of {size_max} members."
         return Rejected(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
     return ShareMember(member_id=request.member_id)
-
-
-def unknown_member(group: ShareGroup, member_id: str) -> Rejected:
-    text = f"Member {member_id} is not a member of group {group.group_id}."
-    return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
 def _epoch_refusal(epoch: int, member: ShareMember) -> Rejected | None:
@@ -141,19 +137,13 @@ def _epoch_refusal(epoch: int, member: ShareMember) -> Rejected | None:
     the answer with the present one may be lost."""
     if epoch in (member.member_epoch, member.previous_member_epoch):
         return None
-    relation = "smaller" if epoch < member.member_epoch else "greater"
-    text = (
-        f"The share group member has a {relation} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
-        "and rejoin."
-    )
-    return Rejected(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    return fenced_epoch("share", epoch, member.member_epoch)
 
 
 def leave(group: ShareGroup, request: ShareHeartbeat, step: Step) -> ShareHeartbeated | Rejected:
     """Handle a heartbeat of epoch -1."""
     if request.member_id not in group.members:
-        return unknown_member(group, request.member_id)
+        return unknown_member(group.group_id, request.member_id)
     remove(group, request.member_id, step)
     return ShareHeartbeated(
         member_id=request.member_id, member_epoch=LEAVE_EPOCH, heartbeat_interval_ms=0

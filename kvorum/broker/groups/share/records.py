@@ -24,9 +24,7 @@ from kvorum.broker.groups.consumer.records import (
     read_partitions,
     read_strings,
 )
-from kvorum.broker.groups.steps.record_keys import KeyFormat
-from kvorum.broker.groups.steps.records import TOPIC
-from kvorum.runtime.errors import CorruptData, WireError
+from kvorum.broker.groups.steps.record_frame import KeyFormat, decode_version_0
 from kvorum.wire.primitives import Reader, count_bytes, string_bytes
 
 MEMBER_METADATA = 10
@@ -199,16 +197,7 @@ def _topics(partitions: Iterable[tuple[bytes, int]], names: Mapping[bytes, str])
 
 def decode_value(key: ShareGroupKey, data: bytes) -> Value:
     """Decode the value of a record with this key. Raises CorruptData."""
-    reader = Reader(data, 0, len(data))
-    try:
-        version = reader.int16()
-        if version != 0:
-            reason = f"a record of type {key.record_type} and version {version} is not known"
-            raise CorruptData(TOPIC, 0, reason)
-        return _decoded(key, reader, data)
-    except WireError as error:
-        reason = f"the value of {key} is cut off: {error}"
-        raise CorruptData(TOPIC, reader.position, reason) from error
+    return decode_version_0(key, data, _decoded)
 
 
 def _decoded(key: ShareGroupKey, reader: Reader, data: bytes) -> Value:

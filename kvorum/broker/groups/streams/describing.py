@@ -3,6 +3,7 @@ topology (KIP-1331). Pure."""
 
 from __future__ import annotations
 
+from kvorum.broker.groups.steps.refusals import unknown_member
 from kvorum.broker.groups.steps.requests import GroupListing
 from kvorum.broker.groups.streams.assignor import NAME as ASSIGNOR_NAME
 from kvorum.broker.groups.streams.group import PROTOCOL_TYPE, TYPE_NAME, StreamsGroup
@@ -75,8 +76,7 @@ def update_description(
     if not request.member_id:
         return Rejected(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
     if request.member_id not in group.members:
-        text = f"Member {request.member_id} is not a member of group {group.group_id}."
-        return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return unknown_member(group.group_id, request.member_id)
     epoch = request.topology_epoch
     if epoch != group.topology_epoch:
         text = (

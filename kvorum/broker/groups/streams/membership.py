@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kvorum.broker.groups.steps.refusals import fenced_epoch, unknown_member
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.broker.groups.steps.timers import StreamsRebalanceTimer
 from kvorum.broker.groups.streams import settings
@@ -64,8 +65,7 @@ def _present(group: StreamsGroup, request: StreamsHeartbeat) -> StreamsMember | 
     if instance_id is None:
         member = group.members.get(member_id)
         if member is None:
-            text = f"Member {member_id} is not a member of group {group.group_id}."
-            return Rejected(ErrorCode.UNKNOWN_MEMBER_ID, text)
+            return unknown_member(group.group_id, member_id)
         return member
     holder = group.static_members.get(instance_id)
     if holder is None:
@@ -89,13 +89,7 @@ def _epoch_refusal(request: StreamsHeartbeat, member: StreamsMember) -> Rejected
     is_older = epoch < member.member_epoch
     if is_older and epoch == member.previous_member_epoch and _owns_no_more(request, member):
         return None
-    relation = "smaller" if is_older else "greater"
-    text = (
-        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.member_epoch}). The member must abandon all its "
-        "partitions and rejoin."
-    )
-    return Rejected(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    return fenced_epoch("streams", epoch, member.member_epoch)
 
 
 def _owns_no_more(request: StreamsHeartbeat, member: StreamsMember) -> bool:

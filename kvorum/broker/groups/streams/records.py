@@ -15,8 +15,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kvorum.broker.groups.steps.record_keys import KeyFormat
-from kvorum.broker.groups.steps.records import TOPIC
+from kvorum.broker.groups.steps.record_frame import KeyFormat, decode_version_0
 from kvorum.broker.groups.streams.description import TopologyDescription, decode_description
 from kvorum.broker.groups.streams.member import Endpoint, StreamsMember
 from kvorum.broker.groups.streams.record_parts import (
@@ -32,7 +31,6 @@ from kvorum.broker.groups.streams.record_parts import (
 from kvorum.broker.groups.streams.states import StreamsMemberState
 from kvorum.broker.groups.streams.tasks import AssignedTasks, Tasks
 from kvorum.broker.groups.streams.topology import NO_TOPOLOGY_EPOCH, Topology
-from kvorum.runtime.errors import CorruptData, WireError
 from kvorum.wire.primitives import Reader, string_bytes
 
 GROUP_EPOCH = 17
@@ -192,16 +190,7 @@ def encode_topology_value(topology: Topology) -> bytes:
 
 def decode_value(key: StreamsKey, data: bytes) -> Value:
     """Decode the value of a record with this key. Raises CorruptData."""
-    reader = Reader(data, 0, len(data))
-    try:
-        version = reader.int16()
-        if version != 0:
-            reason = f"a record of type {key.record_type} and version {version} is not known"
-            raise CorruptData(TOPIC, 0, reason)
-        return _decoded(key, reader, data)
-    except WireError as error:
-        reason = f"the value of {key} is cut off: {error}"
-        raise CorruptData(TOPIC, reader.position, reason) from error
+    return decode_version_0(key, data, _decoded)
 
 
 def _decoded(key: StreamsKey, reader: Reader, data: bytes) -> Value:

@@ -1,6 +1,7 @@
-"""The keys of the records of one type of group: type, group id and, of some types, an item. Pure.
+"""The shared frame of the records of newer types of groups: keys, and the version of values. Pure.
 
-The formats are Kafka's; those of classic groups and of committed offsets are in `records`.
+A key has the record's type, the group id and, of some types, an item. The formats are Kafka's;
+those of classic groups and of committed offsets are in `records`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kvorum.wire.primitives import Reader, string_bytes
 
 _INT16 = struct.Struct(">h")
 K = TypeVar("K", bound=tuple[int, str, str])
+V = TypeVar("V")
 
 
 class KeyFormat(Generic[K]):
@@ -54,3 +56,20 @@ class KeyFormat(Generic[K]):
             reason = f"the key {key!r} is cut off: {error}"
             raise CorruptData(TOPIC, reader.position, reason) from error
         return None
+
+
+def decode_version_0(key: K, data: bytes, read: Callable[[K, Reader, bytes], V]) -> V:
+    """Decode the value of a record with this key. Raises CorruptData, for another version too.
+
+    read: called behind the version, with the key, the reader and `data`; may raise WireError.
+    """
+    reader = Reader(data, 0, len(data))
+    try:
+        version = reader.int16()
+        if version != 0:
+            reason = f"a record of type {key[0]} and version {version} is not known"
+            raise CorruptData(TOPIC, 0, reason)
+        return read(key, reader, data)
+    except WireError as error:
+        reason = f"the value of {key} is cut off: {error}"
+        raise CorruptData(TOPIC, reader.position, reason) from error
