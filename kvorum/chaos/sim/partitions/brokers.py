@@ -25,6 +25,10 @@ from kvorum.chaos.sim.controller.brokers import SimBroker, SimBrokerProcess
 from kvorum.chaos.sim.kernel.event_loop import SimLoop
 from kvorum.chaos.sim.kernel.sockets import SimSocket
 from kvorum.chaos.sim.partitions.data_world import WALL_START_MS, DataWorld
+from kvorum.chaos.sim.partitions.scenario import (
+    STREAMS_HEARTBEAT_INTERVAL_MS,
+    STREAMS_SESSION_TIMEOUT_MS,
+)
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
@@ -380,6 +384,12 @@ def broker_config(world: DataWorld) -> BrokerConfig:
         max_incremental_fetch_session_cache_slots=scenario.session_slots,
         unclean_leader_election_enable=scenario.is_unclean,
         fetch_max_bytes=scenario.fetch_bytes * 4,
+        offsets_topic_num_partitions=2,
+        offsets_topic_replication_factor=min(3, scenario.observers),
+        group_streams_session_timeout_ms=STREAMS_SESSION_TIMEOUT_MS,
+        group_streams_heartbeat_interval_ms=STREAMS_HEARTBEAT_INTERVAL_MS,
+        group_streams_initial_rebalance_delay_ms=300,
+        group_streams_assignment_interval_ms=100,
         group_share_record_lock_duration_ms=1_000,
         share_coordinator_state_topic_num_partitions=2,
         share_coordinator_state_topic_replication_factor=min(3, scenario.observers),

@@ -12,6 +12,7 @@ from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
 from kvorum.chaos.sim.partitions.producers import ACKS_ALL, SimProducer
 from kvorum.chaos.sim.partitions.recorder import Recorder
 from kvorum.chaos.sim.partitions.share_members import SimShareGroup, SimShareMember
+from kvorum.chaos.sim.partitions.streams_members import SimStreamsGroup, SimStreamsMember
 from kvorum.metadata.controller.core.controller import Request
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage
 from kvorum.metadata.requests.config_requests import (
@@ -38,6 +39,8 @@ PARTITIONS_MAX = 3
 PRODUCERS_FROM_MS = 900
 MEMBERS = 2
 """Of each share group."""
+STREAMS_MEMBERS = 3
+"""Of each Streams group."""
 
 
 class PartitionClients(Administrators):
@@ -49,6 +52,7 @@ class PartitionClients(Administrators):
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
         self.share_groups: list[SimShareGroup] = []
+        self.streams_groups: list[SimStreamsGroup] = []
         self.request_of = self._request
         self._cluster = world
         self._changes = 0
@@ -91,6 +95,7 @@ class PartitionClients(Administrators):
             self.consumers.append(consumer)
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), consumer.run)
         self._begin_share_groups(places)
+        self._begin_streams_groups()
         if scenario.delete_interval_ms:
             deleter = Deleter(world, random.Random(rng.random()))
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), deleter.run)
@@ -116,6 +121,16 @@ class PartitionClients(Administrators):
                 )
                 world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), one.run)
 
+    def _begin_streams_groups(self) -> None:
+        world = self._cluster
+        rng = world.generator("streams-groups")
+        for number in range(world.scenario.streams_groups):
+            group = SimStreamsGroup(world, f"streams-{number}")
+            self.streams_groups.append(group)
+            for member in range(STREAMS_MEMBERS):
+                one = SimStreamsMember(world, random.Random(rng.random()), group, member)
+                world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(600), one.run)
+
     def on_healed(self) -> None:
         """Require one answer for each producer from now on."""
         for producer in self.producers:
@@ -130,11 +145,13 @@ class PartitionClients(Administrators):
 
     @property
     def is_quiet(self) -> bool:
-        """True if no request is under way, and consumers and share groups have read everything."""
+        """True if no request is under way, consumers and share groups have read everything, and
+        each task of Streams groups has its member."""
         return (
             all(producer.is_idle for producer in self.producers)
             and all(self._has_read_all(consumer) for consumer in self.consumers)
             and all(group.is_settled for group in self.share_groups)
+            and all(group.is_settled for group in self.streams_groups)
         )
 
     def _has_read_all(self, consumer: SimConsumer) -> bool:

@@ -20,6 +20,9 @@ KINDS = (
     *("isolate-broker", "cut-power-of-broker", "fail-broker-disk", "pause-broker"),
 )
 
+STREAMS_SESSION_TIMEOUT_MS = 3_000
+STREAMS_HEARTBEAT_INTERVAL_MS = 250
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionScenario(ControllerScenario):
@@ -38,6 +41,7 @@ class PartitionScenario(ControllerScenario):
       retention_bytes.
     - directories: data directories of each broker.
     - share_groups: their number; each has two members and one partition.
+    - streams_groups: their number; each has three members and one topic.
     - delete_interval_ms: DeleteRecords is sent after half to twice this time, 0: never.
     - lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in
       BrokerConfig.
@@ -67,6 +71,7 @@ class PartitionScenario(ControllerScenario):
     directories: int = 1
     delete_interval_ms: int = 0
     share_groups: int = 0
+    streams_groups: int = 0
 
 
 def partition_scenario_of(seed: int) -> PartitionScenario:
@@ -125,4 +130,5 @@ def partition_scenario_of(seed: int) -> PartitionScenario:
         delete_interval_ms=rng.choice((0, 400, 1_500)),
         # Drawn apart, so that older seeds are as they were where they have none.
         share_groups=random.Random(f"share-groups-{seed}").choice((0, 0, 1)),
+        streams_groups=random.Random(f"streams-groups-{seed}").choice((0, 0, 0, 1)),
     )
