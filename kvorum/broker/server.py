@@ -46,7 +46,6 @@ from kvorum.runtime.sockets import listening_sockets
 from kvorum.runtime.tls import client_failure_text
 from kvorum.runtime.tracing import Span
 from kvorum.wire.framing import API_VERSIONS_KEY, BadFrame, parse_request_header
-from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
 
 _log = logging.getLogger(__name__)
@@ -490,9 +489,9 @@ class KafkaServer:
             context.is_exempt = context.shows_cluster_to(AclOperation.CLUSTER_ACTION)
         parse = getattr(handler, "parse", None)
         if parse is None:
-            request = read_request(handler.API.name, context.api_version, view[position:end])
+            request = context.read_request(handler.API.name, view[position:end])
         else:
-            request = parse(context.api_version, view[position:end])
+            request = parse(context.api_version, view[position:end], context.request_items_max)
         answer = handler.handle(context, request)
         if inspect.isawaitable(answer):
             self._run_cold(context, handler.API, answer)

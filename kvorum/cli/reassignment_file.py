@@ -58,8 +58,8 @@ def read_assignment(text: str) -> Assignment:
             raise BadFile(f"log_dirs of {name} must be as many as its replicas")
         if any(place != "any" for place in row.get("log_dirs") or ()):
             raise BadFile(
-                f"log_dirs of {name}: replicas do not move between data directories, so only 'any' "
-                "is served"
+                f"log_dirs of {name}: only 'any' is served here; `kvorum brokers move-replicas` "
+                "moves replicas between the data directories of a broker"
             )
         found[key] = replicas
     return found

@@ -36,7 +36,8 @@ class PrincipalRules:
     """The rules in their order; the first that matches the whole name decides.
 
     text: `DEFAULT` (the distinguished name as it is) and `RULE:pattern/replacement/` with an L or U
-    at the end for lower or upper case, with commas between them. Raises ConfigError.
+    at the end for lower or upper case, with commas between them. Without a rule no name has a user,
+    as in Kafka. Raises ConfigError.
     """
 
     def __init__(self, text: str = "DEFAULT") -> None:
@@ -59,11 +60,6 @@ class PrincipalRules:
             at = found.end() + len(between)
             if at < len(text) and not {",", "\n"} & set(between):
                 raise ConfigError(f"{KEY}={text!r}: no comma before {text[at:]!r}")
-        if not self._rules:
-            raise ConfigError(
-                f"{KEY} is empty, which would let in no client with a certificate; set DEFAULT to "
-                "take the certificate's name as the user's"
-            )
 
     def user_of(self, certificate: bytes) -> str:
         """The user of a certificate in DER. Raises WireError if no rule matches its name, or if the

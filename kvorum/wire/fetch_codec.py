@@ -131,10 +131,15 @@ class FetchedTopic(NamedTuple):
 
 
 def parse_fetch_request(
-    buffer: bytes | bytearray | memoryview, position: int, end: int, version: int
+    buffer: bytes | bytearray | memoryview,
+    position: int,
+    end: int,
+    version: int,
+    *,
+    items_max: int = REQUEST_ITEMS_MAX,
 ) -> FetchRequest:
     """Parse the request body in buffer[position:end]. Raises WireError if it is malformed."""
-    reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
+    reader = Reader(buffer, position, end, items_max=items_max)
     is_flexible = version >= FIRST_FLEXIBLE
     try:
         replica_id = reader.int32() if version <= 14 else NO_REPLICA

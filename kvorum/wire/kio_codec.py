@@ -39,20 +39,21 @@ class Packed(bytes):
     __slots__ = ()
 
 
-def read_request(name: str, version: int, body: memoryview) -> Any:
+def read_request(
+    name: str, version: int, body: memoryview, *, items_max: int = REQUEST_ITEMS_MAX
+) -> Any:
     """The kio entity of a request body (its type depends on name and version).
 
     Bytes after the last field are ignored, as in Kafka: librdkafka's Metadata v13 request has three
-    of them. Raises WireError if the body is malformed.
+    of them. Raises WireError if the body is malformed, or has more than `items_max` items.
     """
-    return _read(name, version, "request", body)
+    return _read(name, version, "request", body, items_max)
 
 
-def _read(name: str, version: int, kind: str, body: memoryview) -> Any:
+def _read(name: str, version: int, kind: str, body: memoryview, items_max: int | None) -> Any:
     read, decode_error, check_nulls = _reader(name, version, kind)
     # kio refuses writable buffers.
     readable = bytes(body)
-    items_max = REQUEST_ITEMS_MAX if kind == "request" else None
     entity_class = message_class(name, version, kind)
     check_lengths(entity_class, readable, items_max=items_max)
     for is_cleaned in (False, True):
@@ -87,7 +88,7 @@ def encode_request(name: str, version: int, values: Mapping[str, Any]) -> bytear
 
 def read_response(name: str, version: int, body: memoryview) -> Any:
     """The kio entity of a response body, for requests between brokers. Raises WireError."""
-    return _read(name, version, "response", body)
+    return _read(name, version, "response", body, None)
 
 
 def warm_up(name: str, version: int) -> None:

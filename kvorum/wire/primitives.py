@@ -19,7 +19,7 @@ INT64 = struct.Struct(">q")
 #: busy for seconds.
 ARRAY_ITEMS_MAX = 1_000_000
 
-#: The same limit for a client's request, with tagged fields, far above any real client. Parsing,
+#: The default limit (kvorum.request.items.max) for a client's request, with tagged fields. Parsing,
 #: lookup and response of an item take some 3 us and delay other requests, while the item may take
 #: only one byte in the request.
 REQUEST_ITEMS_MAX = 100_000

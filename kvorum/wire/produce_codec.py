@@ -96,13 +96,18 @@ class NodeEndpoint(NamedTuple):
 
 
 def parse_produce_request(
-    buffer: bytes | bytearray | memoryview, position: int, end: int, version: int
+    buffer: bytes | bytearray | memoryview,
+    position: int,
+    end: int,
+    version: int,
+    *,
+    items_max: int = REQUEST_ITEMS_MAX,
 ) -> ProduceRequest:
     """Parse the request body in buffer[position:end]; the batches are not copied.
 
     Remaining bytes are ignored, as in Kafka. Raises WireError if the body is malformed.
     """
-    reader = Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)
+    reader = Reader(buffer, position, end, items_max=items_max)
     is_flexible = version >= FIRST_FLEXIBLE
     try:
         transactional_id = reader.nullable_string(is_flexible)

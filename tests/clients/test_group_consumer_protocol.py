@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 QUICK = (
     "group.consumer.session.timeout.ms=6000",
+    "group.consumer.min.session.timeout.ms=6000",
     "group.consumer.heartbeat.interval.ms=300",
+    "group.consumer.min.heartbeat.interval.ms=300",
     "offsets.topic.num.partitions=5",
 )
 ALL = 4 * RECORDS_PER_PARTITION

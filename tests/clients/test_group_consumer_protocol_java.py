@@ -22,7 +22,9 @@ pytestmark = [
 ALL = 4 * RECORDS_PER_PARTITION
 SETTINGS = (
     "group.consumer.session.timeout.ms=6000",
+    "group.consumer.min.session.timeout.ms=6000",
     "group.consumer.heartbeat.interval.ms=500",
+    "group.consumer.min.heartbeat.interval.ms=500",
     "offsets.topic.num.partitions=5",
 )
 NEW = ("--command-property", "group.protocol=consumer")

@@ -21,7 +21,9 @@ QUICK = (
     "group.initial.rebalance.delay.ms=100",
     "group.min.session.timeout.ms=1000",
     "group.consumer.session.timeout.ms=6000",
+    "group.consumer.min.session.timeout.ms=6000",
     "group.consumer.heartbeat.interval.ms=300",
+    "group.consumer.min.heartbeat.interval.ms=300",
     "offsets.topic.num.partitions=5",
 )
 COMMIT_EVERY = 25

@@ -24,7 +24,9 @@ SETTINGS = (
     "group.initial.rebalance.delay.ms=100",
     "group.min.session.timeout.ms=1000",
     "group.consumer.session.timeout.ms=6000",
+    "group.consumer.min.session.timeout.ms=6000",
     "group.consumer.heartbeat.interval.ms=500",
+    "group.consumer.min.heartbeat.interval.ms=500",
     "offsets.topic.num.partitions=5",
 )
 NEW = ("group.protocol=consumer",)

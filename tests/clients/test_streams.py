@@ -46,7 +46,9 @@ SETTINGS = [
     "group.initial.rebalance.delay.ms=200",
     "group.streams.initial.rebalance.delay.ms=200",
     "group.streams.session.timeout.ms=6000",
+    "group.streams.min.session.timeout.ms=6000",
     "group.streams.heartbeat.interval.ms=500",
+    "group.streams.min.heartbeat.interval.ms=500",
     "group.streams.num.standby.replicas=1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.model import mutants_of
 
 ACLS = "kvorum/metadata/controller/decide/acls.py"
+CONTROLLER = "kvorum/metadata/controller/core/controller.py"
 CREATE = "kvorum/broker/api/create_acls.py"
 DELETE = "kvorum/broker/api/delete_acls.py"
 DESCRIBE = "kvorum/broker/api/describe_acls.py"
@@ -29,24 +30,21 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("acl-of-another-cluster", "there is one resource of type CLUSTER", ACLS,
      "    if kind == ResourceType.CLUSTER and name != CLUSTER_NAME:\n", "    if False:\n"),
     ("acl-without-a-name", "a resource has a name", ACLS, "    if not name:\n", "    if False:\n"),
-    ("acl-of-no-operation", "a type of resource has its own operations", ACLS,
-     "    if acl.operation != AclOperation.ALL and acl.operation not in operations:\n",
-     "    if False:\n"),
-    ("acl-of-a-bare-user", "a principal has a type", ACLS, "    if not colon:\n",
-     "    if False:\n"),
+    ("acl-of-a-bare-user", "a principal has a type", ACLS,
+     "    if \":\" not in acl.principal:\n", "    if False:\n"),
+    ("acl-of-no-host", "an ACL has a host", ACLS, "    if not acl.host:\n", "    if False:\n"),
     ("acl-of-no-range", "a range of hosts can be read", ACLS,
-     "    if not acl.host or not is_valid_host(acl.host):\n", "    if not acl.host:\n"),
+     "    if not is_valid_host(acl.host):\n", "    if False:\n"),
     ("acl-of-any-length", "a thousand ACLs fit a frame of a snapshot", ACLS,
      "    if problem is None and max(map(len, _texts(creation))) > TEXT_BYTES_MAX:\n",
      "    if False:\n"),
     ("acls-without-end", "the records of a request are bounded", ACLS,
-     "            if len(records) == RECORDS_PER_REQUEST_MAX or text_bytes > REQUEST_BYTES_MAX:\n",
-     "            if text_bytes > REQUEST_BYTES_MAX:\n"),
-    ("acl-bytes-without-end", "the bytes of a request are bounded", ACLS,
-     "            if len(records) == RECORDS_PER_REQUEST_MAX or text_bytes > REQUEST_BYTES_MAX:\n",
-     "            if len(records) == RECORDS_PER_REQUEST_MAX:\n"),
+     "            if len(records) == records_max:\n", "            if False:\n"),
+    ("request-bytes-without-end", "the records of a request fit a segment", CONTROLLER,
+     "            if isinstance(request, _OF_CLIENTS) and _bytes_of(records) > "
+     "BYTES_PER_REQUEST_MAX:\n", "            if False:\n"),
     ("acl-deletions-without-end", "the records of a request are bounded", ACLS,
-     "        if len(gone) > RECORDS_PER_REQUEST_MAX:\n", "        if False:\n"),
+     "        if len(gone) > records_max:\n", "        if False:\n"),
     ("acl-filters-without-end", "the work for a request is bounded", ACLS,
      "                if comparisons_left < 0:\n", "                if False:\n"),
     ("acl-list-without-end", "the size of an answer is bounded", ACLS,

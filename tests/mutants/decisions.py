@@ -144,8 +144,15 @@ MUTANTS = (
         "groups-without-bounds",
         "a controller's properties bound the configs of groups",
         CONTROLLER,
-        "return alter_configs(image, request, self._config)",
-        "return alter_configs(image, request)",
+        "return alter_configs(image, request, self._config, records_max=most)",
+        "return alter_configs(image, request, records_max=most)",
+    ),
+    of_decisions(
+        "request-without-its-limit",
+        "a controller's property bounds the records of a request",
+        CONTROLLER,
+        "        most = self._config.kvorum_controller_request_records_max\n",
+        "        most = 10_000\n",
     ),
     # Sessions.
     of_decisions(
@@ -541,7 +548,7 @@ MUTANTS = (
         "records-in-two-places",
         "the records of a decision are one batch",
         CORE,
-        "RECORDS_PER_BATCH_MAX = 50_000\n",
+        "from kvorum.metadata.controller.decide import RECORDS_PER_BATCH_MAX\n",
         "RECORDS_PER_BATCH_MAX = 1\n",
     ),
     of_controller_runs(

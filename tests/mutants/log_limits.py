@@ -30,7 +30,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
      "wrapped_int64(header.base_timestamp_ms + delta_ms)\n        yield Record(",
      "header.base_timestamp_ms + delta_ms\n        yield Record("),
     ("below-zero-unbounded", "of the negative timestamps only -1 means none", CLIENT_BATCH,
-     "        elif timestamp_ms != -1 and (", "        elif timestamp_ms >= 0 and ("),
+     "        if timestamp_ms != -1 and is", "        if timestamp_ms >= 0 and is"),
     # lz4.
     ("any-lz4", "lz4 is validated as Java's decoder does", CLIENT_BATCH,
      "    if codec is Codec.LZ4:\n", "    if codec is None:\n"),

@@ -12,6 +12,7 @@ RECORD_CHECK = "kvorum/storage/format/record_validation.py"
 OF_LIMITS = ("tests/test_storage/test_record_limits.py", "tests/test_broker/test_batch_checks.py")
 OF_LOOKUPS = ("tests/test_storage/test_log_limits.py",)
 OF_ITEMS = ("tests/test_wire/test_item_limits.py",)
+OF_BATCHES = ("tests/test_storage/test_client_batch.py", "tests/test_broker/test_request_limits.py")
 
 _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     # Headers.
@@ -42,11 +43,11 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
     ("bombs-not-counted", "batches that fail to decompress count toward the limit too", CLIENT_BATCH,
      "        unpacking.bytes_left -= bytes_max\n", ""),
     ("records-not-counted", "the batches of a request share one limit of records", CLIENT_BATCH,
-     "    unpacking.items_left -= min(header.record_count, RECORDS_MAX)\n", ""),
+     "    unpacking.items_left -= min(header.record_count, unpacking.limits.items)\n", ""),
     ("headers-not-counted", "the batches of a request share one limit of headers", CLIENT_BATCH,
-     "            unpacking.items_left -= header_count\n", "            pass\n"),
+     "            unpacking.items_left -= checked.header_count\n", "            pass\n"),
     ("wrong-headers-not-counted", "headers of a refused batch count too", CLIENT_BATCH,
-     "            unpacking.items_left -= HEADERS_MAX\n", "            pass\n"),
+     "        unpacking.items_left -= unpacking.limits.items\n", ""),
     ("every-batch-for-itself", "the limits are those of the whole request", "kvorum/broker/partition/replica.py",
      "                unpacking=terms.unpacking,\n", ""),
     ("every-record-named", "at most a hundred records are named in an error", CLIENT_BATCH,
@@ -57,21 +58,38 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
 
 _ITEMS: tuple[tuple[str, str, str, str, str], ...] = (
     ("produce-of-any-size", "the number of items in a Produce request is bounded", "kvorum/wire/produce_codec.py",
-     "Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)", "Reader(buffer, position, end)"),
+     "Reader(buffer, position, end, items_max=items_max)", "Reader(buffer, position, end)"),
     ("fetch-of-any-size", "the number of items in a Fetch request is bounded", "kvorum/wire/fetch_codec.py",
-     "Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)", "Reader(buffer, position, end)"),
+     "Reader(buffer, position, end, items_max=items_max)", "Reader(buffer, position, end)"),
     ("header-of-any-size", "the number of tagged fields in a request header is bounded", "kvorum/wire/framing.py",
      "Reader(buffer, position, end, items_max=REQUEST_ITEMS_MAX)", "Reader(buffer, position, end)"),
     ("items-by-array", "one limit covers the items of all arrays", "kvorum/wire/primitives.py",
      "        self.items_left -= count\n", "        self.items_left = self.items_max - count\n"),
     ("kio-of-any-size", "requests decoded by kio have a limit of items", "kvorum/wire/kio_codec.py",
-     'REQUEST_ITEMS_MAX if kind == "request" else None', "None"),
+     '"request", body, items_max)', '"request", body, None)'),
     ("answers-bounded", "answers of other brokers have no limit of items", "kvorum/wire/kio_codec.py",
-     'REQUEST_ITEMS_MAX if kind == "request" else None', "REQUEST_ITEMS_MAX"),
+     '"response", body, None)', '"response", body, REQUEST_ITEMS_MAX)'),
     ("kio-tags-not-counted", "tagged fields that kio skips count as items", "kvorum/wire/length_check.py",
      "    met.take(count)\n    first, kept", "    first, kept"),
     ("small-arrays-not-counted", "a long body of many small arrays is counted", "kvorum/wire/length_check.py",
      "len(body) <= most and ", ""),
+)  # fmt: skip
+
+_BATCHES: tuple[tuple[str, str, str, str, str], ...] = (
+    ("distance-beyond-64-bits", "the distance of a timestamp from now wraps at 64 bits", CLIENT_BATCH,
+     "wrapped_int64(now_ms - timestamp_ms)", "now_ms - timestamp_ms"),
+    ("sum-beyond-64-bits", "a timestamp is held to the bounds after it has wrapped", CLIENT_BATCH,
+     "wrapped_int64(base_ms + delta_ms)", "base_ms + delta_ms"),
+    ("wide-deltas-unseen", "a batch with timestamp deltas of 64 bits is checked record by record", RECORD_CHECK,
+     "                if delta_ms < oldest_ms:\n", "                if False:\n"),
+    ("append-time-from-a-producer", "a producer may not set the type LogAppendTime", CLIENT_BATCH,
+     "    elif header.is_log_append_time:\n", "    elif False:\n"),
+    ("limit-of-the-file-unheard", "the limits of a batch are those of the broker's file", PRODUCE,
+     "Unpacking(end - position, context.services.batch_limits)", "Unpacking(end - position)"),
+    ("limit-unheard-by-threads", "the same for a batch that is recompressed", "kvorum/broker/partition/recompression.py",
+     "Unpacking(len(item.batch), limits)", "Unpacking(len(item.batch))"),
+    ("items-of-the-file-unheard", "the limit of items is that of the broker's file", "kvorum/broker/api/context.py",
+     "self.api_version, body, items_max=self.request_items_max)", "self.api_version, body)"),
 )  # fmt: skip
 
 _LOOKUPS: tuple[tuple[str, str, str, str, str], ...] = (
@@ -96,6 +114,10 @@ MUTANTS = (
     *(
         Mutant(name, rule, path, old, new, tests=OF_ITEMS, world="partitions")
         for name, rule, path, old, new in _ITEMS
+    ),
+    *(
+        Mutant(name, rule, path, old, new, tests=OF_BATCHES, world="partitions")
+        for name, rule, path, old, new in _BATCHES
     ),
     *(
         Mutant(name, rule, path, old, new, tests=OF_LOOKUPS, world="partitions")

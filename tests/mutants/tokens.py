@@ -81,7 +81,12 @@ _OF_BROKERS: tuple[tuple[str, str, str, str, str], ...] = (
     ("token-for-a-stranger", "a client without a login gets no token", CONTEXT,
      "            return self.user != ANONYMOUS\n", "            return True\n"),
     ("token-apis-without-a-key", "without a key the APIs say so", SHARED,
-     "    if context.services.token_key is None:\n        return TOKENS_OFF\n", ""),
+     "    return TOKENS_OFF if context.services.token_key is None else None\n", "    return None\n"),
+    ("token-apis-off-for-strangers", "a client without a login may not ask, with a key or without",
+     SHARED, "    if not context.may_ask_about_tokens:\n        return NOT_ALLOWED\n"
+     "    return TOKENS_OFF if context.services.token_key is None else None\n",
+     "    if context.services.token_key is None:\n        return TOKENS_OFF\n"
+     "    return None if context.may_ask_about_tokens else NOT_ALLOWED\n"),
     ("tokens-of-all", "tokens of others need access", DESCRIBE,
      "        token.is_of(principal_of(context))\n", "        True\n"),
     ("tokens-of-other-owners", "the owners that are asked for alone are shown", DESCRIBE,

@@ -146,6 +146,7 @@ def test_an_ipv4_address_in_ipv6_form_matches_no_client():
 def test_a_host_with_a_slash_must_be_a_range():
     assert is_valid_host("10.0.0.0/8") and is_valid_host("*") and is_valid_host("anything")
     assert not is_valid_host("10.0.0.0/33") and not is_valid_host("10.0.0/x")
+    assert not is_valid_host("10.0.0.0/255.0.0.0")
     assert plain_address("fe80::1%eth0") == "fe80::1"
     assert not host_matches("10.0.0.0/8", "no address")
 

@@ -71,6 +71,8 @@ def test_properties_of_the_file_are_described_as_static(client: RawClient) -> No
             name not in ("num.io.threads", "sasl.jaas.config"),
         ), name
         assert found.value == (None if FILE[name] == "hunter2" else str(FILE[name])), name
+    told = entry(client, BROKER, "1", "advertised.listeners")
+    assert (told.value, told.config_source) == (None, ConfigSource.DEFAULT), "not in the file"
     assert entry(client, BROKER, "1", "my.plugin").config_type == ConfigType.UNKNOWN
     assert entry(client, BROKER, "1", "sasl.jaas.config").config_type == ConfigType.PASSWORD
     assert describe(client, BROKER, "1", ["no.such.config"]).configs == ()

@@ -99,6 +99,7 @@ def test_when_the_answer_comes_all_replicas_have_moved_and_it_is_on_disk(
         assert f"{topic} 0 7\n" in path.read_text()
     fetched = client.call("fetch", 12, fetch_values(topic, 6)).responses[0].partitions[0]
     assert fetched.error_code is KioError.offset_out_of_range
+    assert fetched.log_start_offset == -1
     # Going back changes nothing and is no error.
     assert deleted(client, topic, 3) == (KioError.none, 7)
 

@@ -27,6 +27,7 @@ from kvorum.storage.format.batch import (
     iter_records,
     read_header,
 )
+from kvorum.storage.format.client_batch import DEFAULT_LIMITS
 from kvorum.storage.format.compression import Codec
 from kvorum.storage.format.recompression import TargetCompression
 from tests.polling import eventually
@@ -112,7 +113,7 @@ class HeldThreads(Recompression):
     """Compression threads that pack one batch each time `free` is called."""
 
     def __init__(self, harness: Harness) -> None:
-        super().__init__()
+        super().__init__(DEFAULT_LIMITS)
         self._harness = harness
         self._free: list[asyncio.Future[None]] = []
 

@@ -250,6 +250,21 @@ def test_other_types_of_principals_are_refused(secured) -> None:
     assert owned.error_code is wrong
 
 
+def test_a_broker_without_a_key_says_so_to_a_client_that_has_logged_in(
+    secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, stranger = secured.client("alice"), secured.stranger()
+    monkeypatch.setattr(secured.server.services, "token_key", None)
+    for ask in (
+        create,
+        described,
+        lambda asker: renew(asker, b""),
+        lambda asker: expire(asker, b""),
+    ):
+        assert ask(client).error_code is KioError.delegation_token_auth_disabled
+        assert ask(stranger).error_code is KioError.delegation_token_request_not_allowed
+
+
 def test_tokens_of_others_are_shown_with_access_to_the_token_or_its_owner(secured) -> None:
     records = [
         token("alices"), token("bobs", owner="User:bob", requester="User:bob"),

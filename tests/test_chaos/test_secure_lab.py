@@ -36,7 +36,11 @@ configuration:
     - group: {members: 2}
     - share_group: {}
     - topics: {}
-  settings: {group.share.session.timeout.ms: 4000, group.share.heartbeat.interval.ms: 1000}
+  settings:
+    group.share.session.timeout.ms: 4000
+    group.share.min.session.timeout.ms: 4000
+    group.share.heartbeat.interval.ms: 1000
+    group.share.min.heartbeat.interval.ms: 1000
   warm_up_ms: 500
   cool_down_ms: 300
 steady-state-hypothesis:

@@ -56,7 +56,12 @@ OF_SHARE_GROUPS = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # A partition of a killed member waits until its session ends.
-    settings = ("group.share.session.timeout.ms=3000", "group.share.heartbeat.interval.ms=500")
+    settings = (
+        "group.share.session.timeout.ms=3000",
+        "group.share.min.session.timeout.ms=3000",
+        "group.share.heartbeat.interval.ms=500",
+        "group.share.min.heartbeat.interval.ms=500",
+    )
     folder = tmp_path_factory.mktemp("share-load")
     with Cluster(folder, controllers=1, brokers=1, settings=settings) as cluster:
         yield cluster

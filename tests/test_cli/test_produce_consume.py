@@ -33,7 +33,9 @@ KEYS = 40
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     more = (
         "group.consumer.session.timeout.ms=6000",
+        "group.consumer.min.session.timeout.ms=6000",
         "group.consumer.heartbeat.interval.ms=300",
+        "group.consumer.min.heartbeat.interval.ms=300",
         "offsets.topic.num.partitions=5",
         "transaction.state.log.num.partitions=5",
         "log.cleaner.backoff.ms=50",

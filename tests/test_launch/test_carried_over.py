@@ -148,6 +148,39 @@ def test_the_finest_unit_of_retention_holds(given: dict[str, Any], retention_ms:
             "group.consumer.max.session.timeout.ms=60000",
         ),
         ({"group.share.max.delivery.count.limit": 26}, "must lie between 5 and 25"),
+        (
+            {"group.consumer.session.timeout.ms": 6_000},
+            "group.consumer.session.timeout.ms=6000 must not be below "
+            "group.consumer.min.session.timeout.ms=45000",
+        ),
+        (
+            {
+                "group.streams.max.heartbeat.interval.ms": 6_000,
+                "group.streams.heartbeat.interval.ms": 7_000,
+            },
+            "group.streams.heartbeat.interval.ms=7000 must not be above "
+            "group.streams.max.heartbeat.interval.ms=6000",
+        ),
+        (
+            {"group.share.min.session.timeout.ms": 5_000, "group.share.session.timeout.ms": 5_000},
+            "group.share.heartbeat.interval.ms=5000 must be below "
+            "group.share.session.timeout.ms=5000",
+        ),
+        (
+            {"group.streams.num.standby.replicas": 3},
+            "must not be above group.streams.max.standby.replicas=2",
+        ),
+        (
+            {
+                "group.share.min.record.lock.duration.ms": 30_000,
+                "group.share.record.lock.duration.ms": 20_000,
+            },
+            "must not be below group.share.min.record.lock.duration.ms=30000",
+        ),
+        (
+            {"group.share.max.share.sessions": 100},
+            "group.share.max.size=200 must not be above group.share.max.share.sessions=100",
+        ),
         ({"log.roll.hours": "-1"}, "log.roll.hours='-1' must lie between 1"),
         ({"num.io.threads": "many"}, "num.io.threads='many' must be a whole number"),
         ({"process.roles": "broker,controller"}, "a node has one role"),
@@ -340,3 +373,13 @@ def test_dynamic_configs_that_change_nothing_have_a_line_for_the_log():
     assert list(lines) == ["my.plugin", "num.io.threads"]
     assert "num.io.threads=5 is kept and changes nothing" in lines["num.io.threads"]
     assert "hunter2" not in lines["my.plugin"]
+
+
+@pytest.mark.parametrize("most", [1, 50_000])
+def test_a_request_may_make_as_many_records_as_a_batch_holds(most: int):
+    name = "kvorum.controller.request.records.max"
+    _, controller = controller_config({**CONTROLLER, name: most})
+    assert controller.kvorum_controller_request_records_max == most
+    for wrong in (0, 50_001):
+        with pytest.raises(ConfigError, match=f"{name}={wrong} must lie between 1 and 50000"):
+            controller_config({**CONTROLLER, name: wrong})

@@ -161,6 +161,7 @@ def test_values_that_topics_refuse(name, value, part):
         ("producer.id.expiration.ms", "0", "", "must lie between 1"),
         ("log.segment.bytes", "1", "", "must lie between 1048576"),
         ("log.cleanup.policy", "shred", "", "must be empty or a list of compact"),
+        ("log.cleanup.policy", "delete, compact,delete", "101", "must not name a value twice"),
         ("log.cleaner.enable", "false", "", "read-only"),
         ("log.cleaner.dedupe.buffer.size", "1", "", "must lie between 1048576"),
         ("unclean.leader.election.enable", "true", "101", "controllers obey it"),

@@ -13,7 +13,8 @@ from kvorum.broker.config.topic_config import resolve
 from kvorum.broker.quotas.replication_quota import parse_throttled
 from kvorum.metadata.configs.config_keys import TOPIC_CONFIGS
 from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
-from kvorum.metadata.controller.decide.configs import RECORDS_PER_REQUEST_MAX, alter_configs
+from kvorum.metadata.controller.decide import RECORDS_PER_REQUEST_MAX
+from kvorum.metadata.controller.decide.configs import alter_configs
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from kvorum.metadata.image.records import Config

@@ -129,7 +129,7 @@ def test_a_topic_named_twice_is_refused_twice(world):
 
 
 def test_a_request_has_a_limit_and_says_what_it_left_out(world, monkeypatch):
-    monkeypatch.setattr(partitions, "PARTITIONS_PER_REQUEST_MAX", 3)
+    monkeypatch.setattr(partitions, "RECORDS_PER_BATCH_MAX", 3)
     world.create("u", partitions=1, factor=1)
     answers = grow(world, more(4), more(3, name="u"))
     assert [a.error for a in answers] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]

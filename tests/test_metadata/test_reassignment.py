@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvorum.metadata.controller.decide import reassignment
+from kvorum.metadata.controller.core.controller import ControllerConfig
 from kvorum.metadata.image.records import NO_LEADER
 from kvorum.metadata.requests.controller_requests import (
     AlterPartition,
@@ -171,7 +171,8 @@ def test_one_bad_item_does_not_spoil_the_others(world):
 
 
 def test_a_request_has_a_limit_and_says_what_it_left_out(world, monkeypatch):
-    monkeypatch.setattr(reassignment, "REASSIGNMENTS_PER_REQUEST_MAX", 1)
+    config = ControllerConfig(kvorum_controller_request_records_max=1)
+    monkeypatch.setattr(world.controller, "_config", config)
     wanted = [Reassignment(topic="t", partition_id=i, replicas=(D,)) for i in range(2)]
     answers = world.ask(AlterReassignments(reassignments=tuple(wanted)))
     assert [a.error for a in answers] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]

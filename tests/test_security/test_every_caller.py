@@ -36,7 +36,11 @@ from tests.test_security.attackers import (
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Code = grpc.StatusCode
-REFUSED = {*map(int, REFUSALS.values()), ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED}
+REFUSED = {
+    *map(int, REFUSALS.values()),
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+}
 """Of a cluster without a key for delegation tokens."""
 BEFORE_LOGIN = {"api_versions", "sasl_handshake", "sasl_authenticate"}
 WITHOUT_ACCESS: dict[str, tuple[int, dict[str, Any]]] = {

@@ -50,9 +50,15 @@ def resealed(batch: bytearray, records: bytes | None = None, **fields: int) -> b
     return seal_batch(header, [bytes(HEADER_BYTES), body])
 
 
-def validated(batch: bytes | bytearray, *, max_message_bytes: int = 1000, **bounds: int) -> object:
+def validated(
+    batch: bytes | bytearray,
+    *,
+    max_message_bytes: int = 1000,
+    now_ms: int | None = TIMESTAMP_MS,
+    **bounds: int,
+) -> object:
     header = validate_client_batch(batch, max_message_bytes=max_message_bytes)
-    return validate_client_records(batch, header, **bounds)
+    return validate_client_records(batch, header, now_ms=now_ms, **bounds)
 
 
 def code_of(batch: bytes | bytearray, **limits: int) -> ErrorCode:

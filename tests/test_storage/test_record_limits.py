@@ -6,6 +6,7 @@ import pytest
 
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import (
+    DECOMPRESSED_BYTES_MAX,
     BatchError,
     encode_record,
     iter_records,
@@ -13,13 +14,24 @@ from kvorum.storage.format.batch import (
     read_header,
     varint,
 )
-from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX, Unpacking
+from kvorum.storage.format.client_batch import (
+    UNPACKED_BYTES_MAX,
+    BatchLimits,
+    Unpacking,
+    batch_limits,
+)
 from kvorum.storage.format.compression import Codec, compress
 from kvorum.storage.format.record_codec import INT32_MAX, INT32_MIN, INT64_MAX, read_varint32
-from kvorum.storage.format.record_validation import HEADERS_MAX, BadRecords, check_records
+from kvorum.storage.format.record_validation import BATCH_ITEMS_MAX, BadRecords, check_records
 from kvorum.storage.log.log import LogConfig
 from kvorum.storage.log.timestamp_lookup import find_max_timestamp
-from tests.test_storage.client_batches import TIMESTAMP_MS, resealed, two_records, validated
+from tests.test_storage.client_batches import (
+    TIMESTAMP_MS,
+    code_of,
+    resealed,
+    two_records,
+    validated,
+)
 from tests.test_storage.compacted import opened
 from tests.test_storage.small_logs import new_disk
 
@@ -54,13 +66,13 @@ def test_a_batch_of_endlessly_many_headers_is_refused() -> None:
     with pytest.raises(BatchError, match="5000000 headers are more than") as caught:
         validated(bomb)
     assert caught.value.code is ErrorCode.INVALID_RECORD
-    assert validated(client_batch(with_headers(HEADERS_MAX), codec=Codec.ZSTD))
+    assert validated(client_batch(with_headers(BATCH_ITEMS_MAX), codec=Codec.ZSTD))
 
 
 def test_headers_are_counted_over_all_records_of_a_batch() -> None:
     # More than 64 records, because runs of similar records are checked together.
-    counts = [HEADERS_MAX // 100] * 100
-    assert check_records(memoryview(with_headers(*counts)), 100).header_count == HEADERS_MAX
+    counts = [BATCH_ITEMS_MAX // 100] * 100
+    assert check_records(memoryview(with_headers(*counts)), 100).header_count == BATCH_ITEMS_MAX
     with pytest.raises(BadRecords, match="record 100: its 1 headers are more than"):
         check_records(memoryview(with_headers(*counts, 1)), 101)
 
@@ -212,11 +224,11 @@ def test_a_batch_that_unpacks_to_too_much_takes_what_its_request_has() -> None:
 
 def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_have() -> None:
     # The broker checks each header by itself, which costs more than unpacking its two bytes.
-    packed = client_batch(with_headers(HEADERS_MAX), codec=Codec.ZSTD)
+    packed = client_batch(with_headers(BATCH_ITEMS_MAX), codec=Codec.ZSTD)
     unpacking = Unpacking(0)
     codes = [refused(packed, unpacking) for _ in range(3)]
     assert codes == [ErrorCode.NONE] + [ErrorCode.MESSAGE_TOO_LARGE] * 2
-    wrong = client_batch(with_headers(HEADERS_MAX) + b"x", codec=Codec.ZSTD)
+    wrong = client_batch(with_headers(BATCH_ITEMS_MAX) + b"x", codec=Codec.ZSTD)
     unpacking = Unpacking(0)
     codes = [refused(wrong, unpacking) for _ in range(2)]
     assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE]
@@ -228,6 +240,36 @@ def test_the_batches_of_a_request_share_how_many_records_and_headers_they_may_ha
     unpacking = Unpacking(0)
     codes = [refused(packed, unpacking) for _ in range(3)]
     assert codes == [ErrorCode.NONE] * 2 + [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_the_limit_of_records_and_headers_may_be_raised(codec: Codec) -> None:
+    headers = client_batch(with_headers(BATCH_ITEMS_MAX + 1), codec=codec)
+    records = b"".join(
+        encode_record(offset_delta=at, timestamp_delta_ms=0, key=None, value=b"")
+        for at in range(BATCH_ITEMS_MAX + 1)
+    )
+    many = client_batch(records, BATCH_ITEMS_MAX + 1, codec=codec)
+    limits = BatchLimits(items=BATCH_ITEMS_MAX + 1)
+    for batch in (headers, many):
+        bounds = {"max_message_bytes": 1 << 30}
+        assert code_of(batch, unpacking=Unpacking(0), **bounds) is ErrorCode.INVALID_RECORD
+        assert validated(batch, unpacking=Unpacking(0, limits), **bounds)
+
+
+def test_a_broker_of_larger_requests_unpacks_more() -> None:
+    bomb = client_batch(
+        encode_record(
+            offset_delta=0, timestamp_delta_ms=0, key=None, value=bytes(UNPACKED_BYTES_MAX)
+        ),
+        codec=Codec.ZSTD,
+    )
+    larger = batch_limits(BATCH_ITEMS_MAX, UNPACKED_BYTES_MAX + (1 << 20))
+    assert refused(bomb, Unpacking(0)) is ErrorCode.INVALID_RECORD
+    assert refused(bomb, Unpacking(0, larger)) is ErrorCode.NONE
+    # Readers of the log unpack no more than that.
+    assert batch_limits(1, 1 << 30).unpacked_bytes == DECOMPRESSED_BYTES_MAX
+    assert batch_limits(1, 1).unpacked_bytes == UNPACKED_BYTES_MAX
 
 
 def test_of_very_many_refused_records_the_first_hundred_are_named() -> None:

@@ -123,9 +123,15 @@ def test_a_transactional_batch_without_transactional_id_is_refused(
         [(None, b"a")], timestamp_ms=1000, producer_id=client.producer_id,
         producer_epoch=client.epoch, base_sequence=0, is_transactional=True,
     )  # fmt: skip
-    answer = client.leader.call("produce", 9, produce_values("t", bytes(batch)))
-    row = answer.responses[0].partition_responses[0]
-    assert row.error_code == ErrorCode.INVALID_TXN_STATE
+    if client.version < NEW:
+        client.add()
+    # A transaction that is open here does not let it in either.
+    for is_open in (False, True):
+        if is_open:
+            assert client.produce("a") == 0
+        answer = client.leader.call("produce", 9, produce_values("t", bytes(batch)))
+        row = answer.responses[0].partition_responses[0]
+        assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_a_batch_that_is_here_already_is_answered_without_asking_anybody(

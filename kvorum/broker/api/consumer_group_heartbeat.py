@@ -20,7 +20,7 @@ from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHe
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.features import GROUP_VERSION, level_of
 from kvorum.runtime.errors import ErrorCode, Rejected
-from kvorum.wire.kio_codec import milliseconds, read_request, uuid_bytes
+from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 from kvorum.wire.versions import Api
 
 API = Api(key=68, name="consumer_group_heartbeat", min_version=0, max_version=1, first_flexible=0)
@@ -31,7 +31,7 @@ _FIRST_WITH_OWN_IDS = 1
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when the records that the answer relies on are replicated."""
-    request = read_request(API.name, context.api_version, view[position:end])
+    request = context.read_request(API.name, view[position:end])
     if level_of(context.services.image().features, GROUP_VERSION) < 1:
         told = "group.version is 0: the cluster has no groups of the consumer protocol."
         context.answer(API, _failed(ErrorCode.UNSUPPORTED_VERSION, told))

@@ -22,7 +22,7 @@ from kvorum.metadata.image.acl import (
 from kvorum.metadata.rpc.calls import ControllerCall, Reply, Request
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.framing import API_VERSIONS_KEY, response_head
-from kvorum.wire.kio_codec import encode_response
+from kvorum.wire.kio_codec import encode_response, read_request
 from kvorum.wire.versions import Api
 
 CLUSTER_REFUSED = Rejected(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
@@ -136,6 +136,16 @@ class RequestContext:
                 QuotaKind.REQUEST, self.user, self.client_id, percent, now_ms
             )
             self.slot.connection.mute(throttle_ms)
+
+    # --- parsing -----------------------------------------------------------------------------
+
+    @property
+    def request_items_max(self) -> int:
+        return self.services.config.kvorum_request_items_max
+
+    def read_request(self, name: str, body: memoryview) -> Any:
+        """The kio entity of the request's body. Raises WireError."""
+        return read_request(name, self.api_version, body, items_max=self.request_items_max)
 
     # --- access ------------------------------------------------------------------------------
 

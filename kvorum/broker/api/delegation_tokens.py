@@ -15,7 +15,7 @@ from kvorum.metadata.image.acl import USER_PREFIX
 from kvorum.metadata.requests.token_requests import TokenExpiration
 from kvorum.metadata.rpc.calls import ControllerCall, Request
 from kvorum.runtime.errors import ErrorCode, Rejected, WireError
-from kvorum.wire.primitives import REQUEST_ITEMS_MAX, Reader
+from kvorum.wire.primitives import Reader
 
 FIRST_FLEXIBLE = 2
 OWNER_VERSION = 3
@@ -50,9 +50,9 @@ class PeriodRequest:
     period_ms: int
 
 
-def parse_creation(version: int, body: memoryview) -> CreationRequest:
+def parse_creation(version: int, body: memoryview, items_max: int) -> CreationRequest:
     """Parse the body of CreateDelegationToken. Raises WireError."""
-    reader = Reader(body, 0, len(body), items_max=REQUEST_ITEMS_MAX)
+    reader = Reader(body, 0, len(body), items_max=items_max)
     is_flexible = version >= FIRST_FLEXIBLE
     owner = ""
     if version >= OWNER_VERSION:
@@ -74,9 +74,9 @@ def parse_creation(version: int, body: memoryview) -> CreationRequest:
     return CreationRequest(owner=owner, renewers=tuple(renewers), max_lifetime_ms=max_lifetime_ms)
 
 
-def parse_period(version: int, body: memoryview) -> PeriodRequest:
+def parse_period(version: int, body: memoryview, items_max: int) -> PeriodRequest:
     """Parse the body of Renew- or ExpireDelegationToken. Raises WireError."""
-    reader = Reader(body, 0, len(body), items_max=REQUEST_ITEMS_MAX)
+    reader = Reader(body, 0, len(body), items_max=items_max)
     is_flexible = version >= FIRST_FLEXIBLE
     length = reader.byte_length(is_flexible)
     start = reader.skip(length)
@@ -88,9 +88,9 @@ def parse_period(version: int, body: memoryview) -> PeriodRequest:
 
 def refusal(context: RequestContext) -> Rejected | None:
     """The refusal of a client that may not send requests about tokens; None if it may."""
-    if context.services.token_key is None:
-        return TOKENS_OFF
-    return None if context.may_ask_about_tokens else NOT_ALLOWED
+    if not context.may_ask_about_tokens:
+        return NOT_ALLOWED
+    return TOKENS_OFF if context.services.token_key is None else None
 
 
 async def change_expiration(

@@ -37,7 +37,9 @@ ACCESS = (
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when there are enough bytes to send."""
-    request = parse_fetch_request(view, position, end, context.api_version)
+    request = parse_fetch_request(
+        view, position, end, context.api_version, items_max=context.request_items_max
+    )
     fetch_services = context.services.replicas.fetch_services
     peer_brokers = fetch_services.peer_brokers
     context.is_exempt = peer_brokers.is_broker(request.replica_id, request.replica_epoch)

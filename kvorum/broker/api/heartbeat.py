@@ -14,7 +14,7 @@ from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.steps.requests import GroupHeartbeat
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
-from kvorum.wire.kio_codec import encode_response, read_request
+from kvorum.wire.kio_codec import encode_response
 from kvorum.wire.versions import Api
 
 API = Api(key=12, name="heartbeat", min_version=0, max_version=4, first_flexible=4)
@@ -23,7 +23,7 @@ ACCESS = ((AclOperation.READ, ResourceType.GROUP),)
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now: the shard writes nothing for a heartbeat."""
-    request = read_request(API.name, context.api_version, view[position:end])
+    request = context.read_request(API.name, view[position:end])
 
     def respond(error: ErrorCode) -> None:
         is_muted = context.slot.connection.muted_ms > 0

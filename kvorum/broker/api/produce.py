@@ -16,7 +16,8 @@ confirmed that the partition is in the transaction (kvorum/broker/transactions/p
 adds it (KIP-890); clients of older versions must have added it, else they get INVALID_TXN_STATE
 (TRANSACTION_ABORTABLE from v11). Other errors: INVALID_PRODUCER_EPOCH for a fenced producer,
 CONCURRENT_TRANSACTIONS from v12 while the last transaction's markers are being written
-(NOT_ENOUGH_REPLICAS before).
+(NOT_ENOUGH_REPLICAS before), TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all partitions of a request
+without a transactional id, or with one that the client may not use.
 
 Byte quotas: the client pauses after its answer (KIP-219).
 """
@@ -80,15 +81,21 @@ class _Progress(NamedTuple):
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Append the request's batches; answer now, or when they are replicated."""
     version = context.api_version
-    request = parse_produce_request(view, position, end, version)
-    if context.has_access_control and not _may_write_in_transaction(context, request, view):
+    request = parse_produce_request(
+        view, position, end, version, items_max=context.request_items_max
+    )
+    if not _may_write_in_transaction(context, request, view):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         answers = [refused for topic in request.topics for refused in _refused(topic, error)]
         _respond(context, request, answers)
         return
     clock = context.services.replicas.clock
     terms = ProduceTerms(
-        request.acks, version, clock.monotonic_ms(), clock.wall_ms(), Unpacking(end - position)
+        request.acks,
+        version,
+        clock.monotonic_ms(),
+        clock.wall_ms(),
+        Unpacking(end - position, context.services.batch_limits),
     )
     progress = _Progress(request, terms, _gate(context, request, terms), [], [], [], set())
     for topic in request.topics:
@@ -117,6 +124,8 @@ def _may_write_in_transaction(
 ) -> bool:
     """False if a batch is transactional, and the request has no transactional id or one that the
     client may not use."""
+    if request.transactional_id is not None and not context.has_access_control:
+        return True
     is_transactional = any(
         length > ATTRIBUTES_AT and view[position + ATTRIBUTES_AT] & TRANSACTIONAL_BIT
         for topic in request.topics

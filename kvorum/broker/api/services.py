@@ -36,6 +36,7 @@ from kvorum.metadata.image.features import SUPPORTED, FeatureRange
 from kvorum.metadata.image.image import BrokerImage, ClusterImage
 from kvorum.metadata.image.records import Endpoint
 from kvorum.runtime.tasks import TaskGroup, report_failure
+from kvorum.storage.format.client_batch import BatchLimits, batch_limits
 from kvorum.wire.produce_codec import NodeEndpoint
 from kvorum.wire.versions import ServedVersions
 
@@ -116,7 +117,7 @@ class Services:
         self.fenced_visibility = FencedBrokerVisibility()
         replicas.image_listeners.append(self._on_image)
         self.auto_creations: set[str] = set()  # topics that a client asked for the metadata of
-        self.recompression = Recompression()
+        self.batch_limits, self.recompression = _recompression(config)
 
     def events_driver(self, metadata: MetadataSource) -> EventsDriver:
         """The driver of `__kvorum_events` with that source of the metadata's records."""
@@ -209,6 +210,11 @@ class Services:
         if self.broker_id in ids and not self.quotas.binds_mutations:
             return self.broker_id
         return ids[0] if ids else -1
+
+
+def _recompression(config: BrokerConfig) -> tuple[BatchLimits, Recompression]:
+    limits = batch_limits(config.kvorum_batch_records_max, config.socket_request_max_bytes)
+    return limits, Recompression(limits)
 
 
 def _quotas(config: BrokerConfig) -> tuple[ClientQuotas, MutationBuckets]:

@@ -15,7 +15,6 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.share.share_fetch import PendingShareRequest, Rows, ShareRow
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode
-from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
 
 API = Api(key=79, name="share_acknowledge", min_version=1, max_version=2, first_flexible=0)
@@ -24,7 +23,7 @@ ACCESS = ((AclOperation.READ, ResourceType.GROUP), (AclOperation.READ, ResourceT
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when the share coordinators have the acknowledgements."""
-    request = read_request(API.name, context.api_version, view[position:end])
+    request = context.read_request(API.name, view[position:end])
     refused = share_partitions.request_refusal(context, request)
     if refused is None:
         pending = context.services.share.partitions.acknowledge(

@@ -24,7 +24,7 @@ from kvorum.broker.share.manager import ShareFetchWish
 from kvorum.broker.share.share_fetch import PendingShareRequest, Rows, ShareRow
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, Rejected
-from kvorum.wire.kio_codec import milliseconds, read_request, uuid_bytes
+from kvorum.wire.kio_codec import milliseconds, uuid_bytes
 from kvorum.wire.versions import Api
 
 API = Api(key=78, name="share_fetch", min_version=1, max_version=2, first_flexible=0)
@@ -33,7 +33,7 @@ ACCESS = ((AclOperation.READ, ResourceType.GROUP), (AclOperation.READ, ResourceT
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer now, or when there are records."""
-    request = read_request(API.name, context.api_version, view[position:end])
+    request = context.read_request(API.name, view[position:end])
     refused = share_partitions.request_refusal(context, request)
     asked = None if refused is not None else _wish_of(request)
     if isinstance(asked, Rejected):

@@ -16,7 +16,6 @@ from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.share.requests import ShareHeartbeat, ShareHeartbeated
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, Rejected
-from kvorum.wire.kio_codec import read_request
 from kvorum.wire.versions import Api
 
 API = Api(key=76, name="share_group_heartbeat", min_version=1, max_version=1, first_flexible=0)
@@ -25,7 +24,7 @@ ACCESS = ((AclOperation.READ, ResourceType.GROUP), (AclOperation.DESCRIBE, Resou
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer when the coordinator does."""
-    request = read_request(API.name, context.api_version, view[position:end])
+    request = context.read_request(API.name, view[position:end])
     refused = _refusal(context, request)
     if refused is not None:
         context.answer(API, _answer(refused))

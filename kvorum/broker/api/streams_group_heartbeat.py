@@ -33,7 +33,7 @@ from kvorum.broker.groups.streams.topology import InternalTopic, Topology
 from kvorum.broker.metadata_answers.topic_names import INTERNAL_TOPICS, name_refusal
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, Rejected
-from kvorum.wire.kio_codec import milliseconds, read_request
+from kvorum.wire.kio_codec import milliseconds
 from kvorum.wire.versions import Api
 
 API = Api(key=88, name="streams_group_heartbeat", min_version=0, max_version=1, first_flexible=0)
@@ -50,7 +50,7 @@ _REASONS_SHOWN = 3
 
 def handle(context: RequestContext, view: memoryview, position: int, end: int) -> None:
     """Answer when the coordinator does."""
-    request = read_request(API.name, context.api_version, view[position:end])
+    request = context.read_request(API.name, view[position:end])
     topology = None if request.topology is None else topology_of(request.topology)
     refused = _refusal(context, request.group_id, topology)
     if refused is not None:

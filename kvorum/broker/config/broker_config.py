@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from kvorum.metadata.configs.group_bounds import GroupBounds
+from kvorum.storage.format.record_validation import BATCH_ITEMS_MAX
+from kvorum.wire.primitives import REQUEST_ITEMS_MAX
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
@@ -207,6 +209,10 @@ class BrokerConfig(GroupBounds):
     # queued.max.requests.)
     connection_requests_in_flight_max: int = 1_000
     connection_output_bytes_max: int = 67_108_864
+    # Kvorum's own: records of a client's batch, as headers in all of them; and items of a request's
+    # arrays and tagged fields.
+    kvorum_batch_records_max: int = BATCH_ITEMS_MAX
+    kvorum_request_items_max: int = REQUEST_ITEMS_MAX
 
 
 def part_of(config: BrokerConfig, part: type[PartT], **given: Any) -> PartT:

@@ -45,7 +45,6 @@ class TopicConfig:
     """The effective configs of one topic.
 
     compaction: applies if `log` has it too.
-    timestamp_before_max_ms: None means no limit.
     decompressed_record_bytes_max: of one record in a compressed batch.
     target_compression: None keeps each batch in its producer's codec.
     """
@@ -55,7 +54,7 @@ class TopicConfig:
     compaction: CompactionConfig
     min_insync_replicas: int
     is_log_append_time: bool
-    timestamp_before_max_ms: int | None
+    timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     decompressed_record_bytes_max: int = (1 << 31) - 9
     leader_throttled: ThrottledReplicas = NO_REPLICAS
@@ -113,7 +112,7 @@ def resolve(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
         compaction=compaction,
         min_insync_replicas=number("min.insync.replicas"),
         is_log_append_time=timestamp_type == "LogAppendTime",
-        timestamp_before_max_ms=_unless_forever(number("message.timestamp.before.max.ms")),
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         decompressed_record_bytes_max=number("max.decompressed.message.bytes"),
         leader_throttled=parse_throttled(overrides.get(LEADER_THROTTLED, "")),

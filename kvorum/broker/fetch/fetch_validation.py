@@ -133,9 +133,10 @@ def _is_current(core: Partition, state: FetchState) -> bool:
 
 
 def out_of_range(replica: Replica, watched: Watched) -> FetchedPartition:
-    """OFFSET_OUT_OF_RANGE, with the log start: a follower below it needs no second request."""
+    """OFFSET_OUT_OF_RANGE. A follower is told the log start and needs no second request; consumers
+    ask for it (-1, as in Kafka)."""
     return FetchedPartition(
         watched.asked.partition_id,
         ErrorCode.OFFSET_OUT_OF_RANGE.value,
-        log_start_offset=replica.log.start_offset,
+        log_start_offset=replica.log.start_offset if watched.state.is_replica else -1,
     )

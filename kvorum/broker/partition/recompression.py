@@ -21,7 +21,7 @@ from kvorum.broker.partition.core.batch_validation import ProduceTerms, recompre
 from kvorum.broker.partition.replica import Replica
 from kvorum.runtime.tasks import TaskGroup, report_failure
 from kvorum.storage.format.batch import BatchError, BatchHeader
-from kvorum.storage.format.client_batch import Unpacking
+from kvorum.storage.format.client_batch import BatchLimits, Unpacking
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +53,8 @@ class Recompression:
     """The recompression of one broker: a line of batches for each partition, and threads, which the
     first batch starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
         self._lines: dict[Replica, deque[QueuedBatch]] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._tasks = TaskGroup(report_failure)
@@ -89,7 +90,9 @@ class Recompression:
                 item = line[0]
                 outcome: Recompressed
                 try:
-                    outcome = await self.run(partial(_packed, replica, item, replica.config))
+                    outcome = await self.run(
+                        partial(_packed, replica, item, replica.config, self._limits)
+                    )
                 except BatchError as refused:
                     outcome = refused
                 line.popleft()
@@ -101,7 +104,7 @@ class Recompression:
 
 
 def _packed(
-    replica: Replica, item: QueuedBatch, config: TopicConfig
+    replica: Replica, item: QueuedBatch, config: TopicConfig, limits: BatchLimits
 ) -> tuple[memoryview, BatchHeader]:
     """In a thread. Raises BatchError."""
     core = replica.core
@@ -111,5 +114,5 @@ def _packed(
         name=f"{core.topic}-{core.partition_id}",
         version=item.terms.version,
         wall_ms=item.terms.wall_ms,
-        unpacking=Unpacking(len(item.batch)),
+        unpacking=Unpacking(len(item.batch), limits),
     )

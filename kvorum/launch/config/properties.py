@@ -58,7 +58,9 @@ from kvorum.metadata.configs.broker_keys import BROKER_CONFIGS
 from kvorum.metadata.configs.cordons import cordoned_paths, cordons_problem
 from kvorum.metadata.configs.effective import StaticValue
 from kvorum.metadata.configs.group_bounds import GroupBounds
+from kvorum.metadata.configs.group_keys import broker_defaults_problem
 from kvorum.metadata.controller.core.controller import ControllerConfig
+from kvorum.metadata.controller.decide import RECORDS_PER_BATCH_MAX
 from kvorum.metadata.image.features import RELEASES
 from kvorum.raft.model.values import RaftConfig
 from kvorum.raft.node.snapshot_files import SnapshotPolicy
@@ -159,6 +161,7 @@ def controller_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, Contro
     _check_callers(config)
     controller = bind(ControllerConfig, properties)
     _check_token_times(controller)
+    _check_records_max(controller)
     interval_ms = config.node.broker_heartbeat_interval_ms
     if controller.broker_session_timeout_ms < 2 * interval_ms:
         raise ConfigError(
@@ -208,6 +211,15 @@ def _check_token_times(controller: ControllerConfig) -> None:
             )
 
 
+def _check_records_max(controller: ControllerConfig) -> None:
+    most = controller.kvorum_controller_request_records_max
+    if not 1 <= most <= RECORDS_PER_BATCH_MAX:
+        raise ConfigError(
+            f"kvorum.controller.request.records.max={most} must lie between 1 and "
+            f"{RECORDS_PER_BATCH_MAX}, which one batch of the metadata log holds"
+        )
+
+
 def _check_callers(config: NodeConfig) -> None:
     """Raise ConfigError for an authorizer that would refuse every node."""
     tls = config.controller_listener.server
@@ -236,6 +248,14 @@ def broker_config(properties: Mapping[str, Any]) -> tuple[NodeConfig, BrokerConf
         raise ConfigError(
             f"replica.selector.class={broker.replica_selector_class} is not served; leave it out, "
             f"or give {RACK_AWARE}"
+        )
+    defaults_problem = broker_defaults_problem(broker)
+    if defaults_problem is not None:
+        raise ConfigError(f"{defaults_problem}; set both, or leave them at their defaults")
+    if broker.group_share_max_size > broker.group_share_max_share_sessions:
+        raise ConfigError(
+            f"group.share.max.size={broker.group_share_max_size} must not be above "
+            f"group.share.max.share.sessions={broker.group_share_max_share_sessions}"
         )
     try:
         parse_overrides(broker.max_connections_per_ip_overrides)
@@ -273,9 +293,6 @@ def static_values(given: Mapping[str, Any]) -> dict[str, StaticValue]:
         values.setdefault(NODE_ID, values[BROKER_ID])
     elif NODE_ID in values:
         values[BROKER_ID] = values[NODE_ID]
-    if "listeners" in values:
-        # Clients are told these addresses, and Kafka's tools look for them here.
-        values.setdefault("advertised.listeners", values["listeners"])
     for cls in BROKER_CLASSES:
         for field in dataclasses.fields(cls):
             name = field.name.replace("_", ".")

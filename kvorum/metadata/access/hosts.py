@@ -21,8 +21,8 @@ def _range_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None
 
 def is_valid_host(text: str) -> bool:
     """True for a WILDCARD, for a range, and for any text without a slash: as in Kafka, a host that
-    is no address is accepted, and never matches."""
-    return "/" not in text or _range_of(text) is not None
+    is no address is accepted, and never matches. A netmask (10.0.0.0/255.0.0.0) is no range."""
+    return "/" not in text or (text.rpartition("/")[2].isdigit() and _range_of(text) is not None)
 
 
 def is_matching_host(text: str) -> bool:

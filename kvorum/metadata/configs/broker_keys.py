@@ -484,6 +484,18 @@ _READ_ONLY: tuple[tuple[str, ConfigType, str | None, str], ...] = (
         "67108864",
         "Unread bytes of answers from which on a connection is not read from.",
     ),
+    (
+        "kvorum.batch.records.max",
+        _INT,
+        "1000000",
+        "Records of a batch that a client sends, and headers in all of them.",
+    ),
+    (
+        "kvorum.request.items.max",
+        _INT,
+        "100000",
+        "Items of arrays, and tagged fields, in a client's request.",
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from kvorum.metadata.configs.earlier_keys import is_earlier_key
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
 from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.configs.group_keys import GROUP_CONFIGS, group_config_problem
-from kvorum.metadata.configs.model import ConfigKey, Update, parse
+from kvorum.metadata.configs.model import ConfigKey, Update, list_items, parse
 from kvorum.metadata.configs.security_keys import CERTIFICATE_KEYS
 from kvorum.metadata.configs.topic_keys import TOPIC_CONFIGS
 from kvorum.metadata.image.image import (
@@ -180,8 +180,18 @@ def broker_config_problem(name: str, value: str, resource_name: str) -> Rejected
     elif update is Update.PER_BROKER and resource_name == CLUSTER_DEFAULT:
         problem = f"{name} cannot be set as the default of all brokers; name a broker"
     else:
-        problem = broker_value_problem(name, value)
+        problem = broker_value_problem(name, value) or _repetition(key, value)
     return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _repetition(key: ConfigKey | None, value: str) -> str | None:
+    """A sentence about a word that stands twice in a list of known words. As in Kafka, a broker's
+    file and a topic's config may repeat one."""
+    if key is None or not key.is_list or not key.values:
+        return None
+    items = list_items(value)
+    repeated = len(set(items)) < len(items)
+    return f"{key.name}={value!r} must not name a value twice" if repeated else None
 
 
 def other_config_problem(

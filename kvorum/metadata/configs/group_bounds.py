@@ -2,7 +2,8 @@
 
 Both roles have them in their files. A controller refuses a config of a group that lies outside its
 bounds. A broker moves one that lies outside its own bounds to the nearest value within: the config
-may be older than the bounds, or the two files differ. A broker's own defaults are not bounded.
+may be older than the bounds, or the two files differ. A broker whose own defaults lie outside does
+not start.
 """
 
 from __future__ import annotations
@@ -45,12 +46,21 @@ class GroupBounds:
 
     def limits(self, name: str) -> tuple[int | None, int | None]:
         """The least and the greatest value of the group config `name`; None for no limit."""
-        if name == "streams.num.standby.replicas":
-            return None, self.group_streams_max_standby_replicas
-        kind, _, rest = name.replace(".", "_").partition("_")
-        least: int | None = getattr(self, f"group_{kind}_min_{rest}", None)
-        most: int | None = getattr(self, f"group_{kind}_max_{rest}", None)
+        least: int | None
+        most: int | None
+        least, most = (getattr(self, field, None) for field in _fields_of(name))
         return least, most
+
+    def default_problem(self, name: str, value: int) -> str | None:
+        """A sentence about a broker's default outside its bounds for the group config `name`, or
+        None."""
+        for field, limit, word in zip(
+            _fields_of(name), self.limits(name), ("below", "above"), strict=True
+        ):
+            if limit is not None and (value < limit if word == "below" else value > limit):
+                bound = field.replace("_", ".")
+                return f"group.{name}={value} must not be {word} {bound}={limit}"
+        return None
 
     def within(self, name: str, value: int) -> int:
         """The value that a broker obeys for the group config `name`."""
@@ -69,6 +79,14 @@ class GroupBounds:
                 names = (field.name.replace("_", "."), other.replace("_", "."))
                 return f"{names[0]}={least} must not be above {names[1]}={most}"
         return None
+
+
+def _fields_of(name: str) -> tuple[str, str]:
+    """The names that the bounds of the group config `name` would have as fields."""
+    if name == "streams.num.standby.replicas":
+        return "", "group_streams_max_standby_replicas"
+    kind, _, rest = name.replace(".", "_").partition("_")
+    return f"group_{kind}_min_{rest}", f"group_{kind}_max_{rest}"
 
 
 USUAL_BOUNDS = GroupBounds()

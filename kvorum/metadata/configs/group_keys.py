@@ -82,6 +82,12 @@ _WORDS = (
 )  # fmt: skip
 """Name, type, default, values, name of the broker property ("" for the same one), documentation."""
 
+_HEARTBEATS_AND_SESSIONS = (
+    (HEARTBEAT_INTERVAL, SESSION_TIMEOUT),
+    (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
+    (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
+)
+
 GROUP_CONFIGS: dict[str, ConfigKey] = {
     key.name: key
     for key in sorted(
@@ -130,6 +136,28 @@ def group_config_problem(name: str, value: str, bounds: GroupBounds) -> Rejected
     if problem is None and name == DEAD_LETTER_TOPIC and value.strip().startswith(_INTERNAL):
         problem = f"{name}={value!r} must not start with {_INTERNAL!r}; such topics are internal"
     return None if problem is None else Rejected(ErrorCode.INVALID_CONFIG, problem)
+
+
+def broker_defaults_problem(config: GroupBounds) -> str | None:
+    """A sentence about the first default of a broker that its bounds, or another default, exclude;
+    None if there is none. As in Kafka, such a broker does not start.
+
+    config: a broker's, with a field for each property `group.*`.
+    """
+    values: dict[str, int] = {
+        name: getattr(config, f"group.{name}".replace(".", "_")) for name, *_ in _NUMBERS
+    }
+    for name, value in values.items():
+        problem = config.default_problem(name, value)
+        if problem is not None:
+            return problem
+    for heartbeat, session in _HEARTBEATS_AND_SESSIONS:
+        if values[heartbeat] >= values[session]:
+            return (
+                f"group.{heartbeat}={values[heartbeat]} must be below "
+                f"group.{session}={values[session]}"
+            )
+    return None
 
 
 def number_of(configs: Mapping[str, str], name: str) -> int | None:

@@ -18,6 +18,7 @@ IGNORED: tuple[tuple[str, str], ...] = (
         delegation.token.expiry.check.interval.ms LONG 3600000 >=1
         delegation.token.expiry.time.ms LONG 86400000 >=1
         delegation.token.max.lifetime.ms LONG 604800000 >=1
+        kvorum.controller.request.records.max INT 10000 >=1 <=50000
         leader.imbalance.check.interval.seconds LONG 300 >=1
         """,
     ),

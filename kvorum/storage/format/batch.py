@@ -52,6 +52,7 @@ HEADER_BYTES = 61
 LENGTH_OVERHEAD = 12
 """Bytes of base offset and length; the length field does not count them."""
 BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
+MAGIC_AT = 16
 CRC_START = 21
 
 CODEC_MASK = 0x07

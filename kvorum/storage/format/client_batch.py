@@ -5,15 +5,18 @@ They are Kafka's LogValidator and UnifiedLog.analyzeAndValidateRecords, with the
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from kvorum.runtime.errors import ErrorCode
 from kvorum.storage.format.batch import (
     BATCH_LENGTH_MIN,
     CODEC_MASK,
     CONTROL_BIT,
+    DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
+    LENGTH_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchError,
     BatchHeader,
@@ -36,19 +39,20 @@ from kvorum.storage.format.record_codec import (
     read_record,
     read_time,
     read_varint,
+    wrapped_int64,
 )
 from kvorum.storage.format.record_validation import (
-    HEADERS_MAX,
-    RECORDS_MAX,
+    BATCH_ITEMS_MAX,
     BadRecords,
+    CheckedRecords,
     check_records,
 )
 
 CLIENT_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """The attributes that a producer sets; all others are the broker's."""
 UNPACKED_BYTES_MAX = 100 << 20
-"""Limit of the uncompressed bytes of a client's batch: as many as an uncompressed request may have
-(socket.request.max.bytes). Kafka has no limit, because it decompresses as it reads."""
+"""Default limit of the uncompressed bytes of a client's batch: as many as an uncompressed request
+may have (socket.request.max.bytes). Kafka has no limit, because it decompresses as it reads."""
 
 UNPACKED_RATIO = 10
 """Additional uncompressed bytes for all batches of one request, per byte of the request. Producers
@@ -59,19 +63,41 @@ RECORD_ERRORS_MAX = 100
 _RECORD_ERRORS_SHOWN = 3
 
 
+class BatchLimits(NamedTuple):
+    """The limits of one client's batch.
+
+    items: of records, and of headers in all of them.
+    unpacked_bytes: at most DECOMPRESSED_BYTES_MAX, so that readers of the log can unpack it too.
+    """
+
+    items: int = BATCH_ITEMS_MAX
+    unpacked_bytes: int = UNPACKED_BYTES_MAX
+
+
+DEFAULT_LIMITS = BatchLimits()
+
+
+def batch_limits(items_max: int, request_bytes_max: int) -> BatchLimits:
+    """The limits of a broker that reads requests of up to `request_bytes_max`."""
+    bytes_max = min(max(request_bytes_max, UNPACKED_BYTES_MAX), DECOMPRESSED_BYTES_MAX)
+    return BatchLimits(items_max, bytes_max)
+
+
 class Unpacking:
     """The bytes and items to which the batches of one request may still decompress, in total.
 
     A batch of a few bytes can take a tenth of a second, and a request has room for a hundred
     thousand such batches.
     items: records and their headers, which are checked one by one.
+    limits: of each batch.
     """
 
-    __slots__ = ("bytes_left", "items_left")
+    __slots__ = ("bytes_left", "items_left", "limits")
 
-    def __init__(self, request_bytes: int) -> None:
-        self.bytes_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO * request_bytes
-        self.items_left = RECORDS_MAX + request_bytes
+    def __init__(self, request_bytes: int, limits: BatchLimits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self.bytes_left = limits.unpacked_bytes + UNPACKED_RATIO * request_bytes
+        self.items_left = limits.items + request_bytes
 
 
 def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeader:
@@ -81,13 +107,15 @@ def validate_client_batch(view: Buffer, *, max_message_bytes: int) -> BatchHeade
     """
     size = len(view)
     if size < HEADER_BYTES:
-        _refuse(ErrorCode.INVALID_RECORD, f"no record batch in {size} bytes")
+        _refuse_short(view)
     header = read_header(view, 0)
     if header.magic != MAGIC:
         is_older = 0 <= header.magic < MAGIC
         code = ErrorCode.INVALID_RECORD if is_older else ErrorCode.CORRUPT_MESSAGE
         _refuse(code, f"magic {header.magic}; only magic 2 is accepted")
-    if header.batch_length < BATCH_LENGTH_MIN or header.size_bytes > size:
+    if header.batch_length < BATCH_LENGTH_MIN:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, f"a batch length of {header.batch_length}")
+    if header.size_bytes > size:
         _refuse(
             ErrorCode.INVALID_RECORD, f"batch of {header.size_bytes} bytes in {size} bytes sent"
         )
@@ -117,8 +145,8 @@ def validate_client_records(
     header: BatchHeader,
     *,
     now_ms: int | None = None,
-    timestamp_before_max_ms: int | None = None,
-    timestamp_after_max_ms: int | None = None,
+    timestamp_before_max_ms: int = INT64_MAX,
+    timestamp_after_max_ms: int = INT64_MAX,
     keyed_partition: str | None = None,
     unpacking: Unpacking | None = None,
     decompressed_record_bytes_max: int = INT32_MAX,
@@ -126,22 +154,23 @@ def validate_client_records(
     """Check the records of a batch with a checked header; return the header as it must be stored.
 
     As in Kafka, fields that a producer must not set are corrected in place: the broker's attribute
-    bits, and a maximum timestamp that no record has. Timestamps are limited only if `now_ms` is
-    given. Raises BatchError: INVALID_RECORD, INVALID_TIMESTAMP, or MESSAGE_TOO_LARGE if the request
-    decompresses to too much. Java's producer splits a batch after that error.
+    bits, and a maximum timestamp that no record has. Raises BatchError: INVALID_RECORD,
+    INVALID_TIMESTAMP, or MESSAGE_TOO_LARGE if the request decompresses to too much. Java's producer
+    splits a batch after that error.
 
+    now_ms: None with LogAppendTime: the leader's timestamp will replace the records'.
     keyed_partition: name of a partition of a compacted topic, whose records must have keys.
     unpacking: of the request, None for a batch on its own.
     decompressed_record_bytes_max: of one record in a compressed batch, without its length field.
     """
     records = memoryview(view)[HEADER_BYTES:]
+    unpacking = unpacking or Unpacking(0)
     try:
         if header.attributes & CODEC_MASK:
-            records = _unpacked(records, header, unpacking or Unpacking(0))
-        newest_delta_ms, header_count = check_records(records, header.record_count)
+            records = _unpacked(records, header, unpacking)
+        checked = check_records(records, header.record_count, unpacking.limits.items)
         if header.attributes & CODEC_MASK:
-            if unpacking is not None:
-                unpacking.items_left -= header_count
+            unpacking.items_left -= checked.header_count
             if len(records) > decompressed_record_bytes_max:
                 _refuse_large(bytes(records), header.record_count, decompressed_record_bytes_max)
         if keyed_partition is not None:
@@ -151,20 +180,14 @@ def validate_client_records(
             ErrorCode.INVALID_RECORD, f"the records cannot be unpacked: {error}"
         ) from error
     except BadRecords as error:
-        if unpacking is not None:
-            unpacking.items_left -= HEADERS_MAX
+        unpacking.items_left -= unpacking.limits.items
         raise BatchError(error.code, str(error), [(error.index, error.reason)]) from error
-    newest_ms = header.base_timestamp_ms + newest_delta_ms
+    newest_ms = header.max_timestamp_ms
     if now_ms is not None:
-        low = None if timestamp_before_max_ms is None else now_ms - timestamp_before_max_ms
-        high = None if timestamp_after_max_ms is None else now_ms + timestamp_after_max_ms
-        # A lower bound is rare, and requires a look at each record.
-        if low is not None or (high is not None and newest_ms > high) or _may_overflow(header):
-            _refuse_untimely(bytes(records), header, low, high)
-    if not INT64_MIN <= newest_ms <= INT64_MAX:
-        if now_ms is not None:
-            _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest_ms} does not fit 64 bits")
-        newest_ms = header.max_timestamp_ms  # the leader's own timestamp will replace it
+        bounds = (timestamp_before_max_ms, timestamp_after_max_ms)
+        newest_ms = _newest_timestamp(records, header, checked, now_ms, bounds)
+    elif header.is_log_append_time:
+        _refuse(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the type LogAppendTime")
     if newest_ms == header.max_timestamp_ms and not header.attributes & ~CLIENT_BITS:
         return header
     return restamp(
@@ -183,15 +206,15 @@ def _unpacked(records: memoryview, header: BatchHeader, unpacking: Unpacking) ->
     packed = bytes(records)
     if codec is Codec.LZ4:
         check_lz4_frame(packed)
-    unpacking.items_left -= min(header.record_count, RECORDS_MAX)
+    unpacking.items_left -= min(header.record_count, unpacking.limits.items)
     if unpacking.items_left < 0 or unpacking.bytes_left <= 0:
         _refuse(ErrorCode.MESSAGE_TOO_LARGE, "the batches of the request unpack to too much")
-    bytes_max = min(UNPACKED_BYTES_MAX, unpacking.bytes_left)
+    bytes_max = min(unpacking.limits.unpacked_bytes, unpacking.bytes_left)
     try:
         unpacked = memoryview(decompress(codec, packed, bytes_max=bytes_max))
     except CompressionError as error:
         unpacking.bytes_left -= bytes_max
-        if isinstance(error, UnpacksToMore) and bytes_max < UNPACKED_BYTES_MAX:
+        if isinstance(error, UnpacksToMore) and bytes_max < unpacking.limits.unpacked_bytes:
             _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"of what the request may unpack to: {error}")
         raise
     unpacking.bytes_left -= len(unpacked)
@@ -237,45 +260,56 @@ def _refuse_keyless(records: bytes, count: int, partition: str) -> None:
 
 def _validate_producer(header: BatchHeader) -> None:
     if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
+        if header.base_sequence < 0:
             _refuse(
                 ErrorCode.INVALID_RECORD,
-                f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence"
-                f" {header.base_sequence}",
+                f"producer {header.producer_id} with sequence {header.base_sequence}",
+            )
+        if header.producer_epoch < 0:
+            _refuse(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} with epoch {header.producer_epoch}",
             )
     elif header.attributes & TRANSACTIONAL_BIT:
         _refuse(ErrorCode.INVALID_RECORD, "a transactional batch without producer id")
 
 
-def _may_overflow(header: BatchHeader) -> bool:
-    """True if base timestamp plus a delta may not fit 64 bits."""
-    return not 0 <= header.base_timestamp_ms <= INT64_MAX >> 1
+def _newest_timestamp(
+    records: memoryview,
+    header: BatchHeader,
+    checked: CheckedRecords,
+    now_ms: int,
+    bounds: tuple[int, int],
+) -> int:
+    """The largest timestamp. Raises BatchError naming the records with timestamps out of bounds.
 
-
-def _refuse_untimely(
-    records: bytes, header: BatchHeader, low_ms: int | None, high_ms: int | None
-) -> None:
-    """Raise BatchError naming the records with timestamps out of bounds, if there are any.
-
-    records: uncompressed. A record without timestamp (-1) is never out of bounds.
+    Sums and distances wrap at 64 bits, as in Kafka. A record without timestamp (-1) is never out of
+    bounds.
+    records: uncompressed.
+    bounds: distances from `now_ms`, backward and forward.
     """
-    low = f"{low_ms}" if low_ms is not None else "ever"
-    high = f"{high_ms}" if high_ms is not None else "ever"
+    before_max_ms, after_max_ms = bounds
+    base_ms = header.base_timestamp_ms
+    newest_ms = base_ms + checked.newest_delta_ms
+    may_wrap = checked.has_wide_deltas or not 0 <= base_ms <= INT64_MAX >> 1
+    # A lower bound is rare, as is a sum that may wrap. They require a look at each record.
+    if not may_wrap and before_max_ms == INT64_MAX and newest_ms - now_ms <= after_max_ms:
+        return newest_ms
+    newest_ms = INT64_MIN
     errors: list[tuple[int, str]] = []
+    data = bytes(records)
     position = total = 0
     for at in range(header.record_count):
-        delta_ms, _, position = read_time(records, position)
-        timestamp_ms = header.base_timestamp_ms + delta_ms
-        is_early = low_ms is not None and timestamp_ms < low_ms
-        if not INT64_MIN <= timestamp_ms <= INT64_MAX:
-            error = f"timestamp {timestamp_ms} does not fit 64 bits"
-        elif timestamp_ms != -1 and (is_early or (high_ms is not None and timestamp_ms > high_ms)):
-            error = f"timestamp {timestamp_ms} is not within {low} to {high}"
-        else:
-            continue
-        total += 1
-        if total <= RECORD_ERRORS_MAX:
-            errors.append((at, error))
+        delta_ms, _, position = read_time(data, position)
+        timestamp_ms = wrapped_int64(base_ms + delta_ms)
+        newest_ms = max(newest_ms, timestamp_ms)
+        past_ms = wrapped_int64(now_ms - timestamp_ms)
+        is_untimely = past_ms > before_max_ms or wrapped_int64(-past_ms) > after_max_ms
+        if timestamp_ms != -1 and is_untimely:
+            total += 1
+            if total <= RECORD_ERRORS_MAX:
+                low, high = now_ms - before_max_ms, now_ms + after_max_ms
+                errors.append((at, f"timestamp {timestamp_ms} is not within {low} to {high}"))
     if errors:
         raise BatchError(
             ErrorCode.INVALID_TIMESTAMP,
@@ -283,6 +317,18 @@ def _refuse_untimely(
             f" record {errors[0][0]}: {errors[0][1]}",
             errors,
         )
+    return newest_ms
+
+
+def _refuse_short(view: Buffer) -> NoReturn:
+    """Refuse bytes without a whole header, which are corrupt if their length field fits them."""
+    size = len(view)
+    is_whole = False
+    if size > MAGIC_AT and view[MAGIC_AT] >= MAGIC:
+        length = int.from_bytes(view[8:LENGTH_OVERHEAD], "big", signed=True)
+        is_whole = length + LENGTH_OVERHEAD <= size
+    code = ErrorCode.CORRUPT_MESSAGE if is_whole else ErrorCode.INVALID_RECORD
+    _refuse(code, f"no record batch in {size} bytes")
 
 
 def _refuse(code: ErrorCode, reason: str) -> NoReturn:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from kvorum.storage.format.batch import (
     CODEC_MASK,
     CRC_START,
+    DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
     BatchHeader,
     Buffer,
     seal_batch,
 )
-from kvorum.storage.format.client_batch import UNPACKED_BYTES_MAX
 from kvorum.storage.format.compression import Codec, compress, decompress
 
 _ATTRIBUTES_END = CRC_START + 2
@@ -42,7 +42,7 @@ def packed_anew(
     records = decompress(
         Codec(header.attributes & CODEC_MASK),
         memoryview(batch)[HEADER_BYTES:],
-        bytes_max=UNPACKED_BYTES_MAX,
+        bytes_max=DECOMPRESSED_BYTES_MAX,
     )
     attributes = header.attributes & ~CODEC_MASK | target_compression.codec
     body = compress(target_compression.codec, records, target_compression.level)

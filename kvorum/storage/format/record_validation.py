@@ -16,13 +16,10 @@ from typing import NamedTuple, NoReturn
 from kvorum.runtime.errors import ErrorCode, KvorumError
 from kvorum.storage.format.record_codec import read_varint, read_varint32, varint
 
-RECORDS_MAX = 1_000_000
-"""Limit of records in one batch, as in librdkafka (batch.num.messages). A few compressed kilobytes
-can hold more records than a broker can check without delaying other requests."""
-
-HEADERS_MAX = 1_000_000
-"""Limit of headers in all records of one batch. A header may take only two bytes, which compress to
-almost nothing, and each header is checked."""
+BATCH_ITEMS_MAX = 1_000_000
+"""Default limit of records in one batch, as in librdkafka (batch.num.messages), and of headers in
+all its records. Each is checked, and a few compressed kilobytes can hold more of them than a broker
+can check without delaying other requests."""
 
 RECORD_BYTES_MIN = 7
 """Size of the smallest record: one byte each for length, attributes, two deltas, two lengths and
@@ -44,6 +41,8 @@ _OFFSET_BYTES_MAX = len(_OFFSET_RANGES)
 _TIMESTAMP_BYTES_MAX = 9
 """Longest timestamp delta in a run. Ten bytes may hold more than 64 bits, which only parsing each
 record can tell."""
+_WIDE_MS = 1 << 62
+"""Timestamp deltas of at most nine bytes are not wide: at least -_WIDE_MS, and below _WIDE_MS."""
 
 _LAST_BYTES = re.compile(rb"[\x00-\x7f]*")
 _OTHER_BYTES = re.compile(rb"[\x80-\xff]*")
@@ -60,10 +59,18 @@ class BadRecords(KvorumError):
 
 
 class CheckedRecords(NamedTuple):
-    """Results over a batch's records. newest_delta_ms: the largest timestamp delta."""
+    """Results over a batch's records.
+
+    newest_delta_ms: the largest timestamp delta.
+    has_wide_deltas: a timestamp delta needs all 64 bits, so a sum with it may wrap.
+    """
 
     newest_delta_ms: int
+    has_wide_deltas: bool
     header_count: int
+
+
+_Singles = tuple[int, int, int, int]
 
 
 class _Layout(NamedTuple):
@@ -95,32 +102,40 @@ def _offsets(size: int) -> _Offsets:
     return _Offsets(start, end, tuple(encoded[i::size] for i in range(size)))
 
 
-def check_records(records: memoryview, count: int) -> CheckedRecords:
+def check_records(
+    records: memoryview, count: int, items_max: int = BATCH_ITEMS_MAX
+) -> CheckedRecords:
     """Check that `records` (uncompressed) are `count` whole records with offset deltas 0, 1, 2, ...
 
+    items_max: limit of the records, and of their headers.
     Raises BadRecords.
     """
-    if not 0 < count <= RECORDS_MAX:
-        _bad(0, f"{count} records in a batch; 1 to {RECORDS_MAX} are taken")
+    if not 0 < count <= items_max:
+        _bad(0, f"{count} records in a batch; 1 to {items_max} are taken")
     if count * RECORD_BYTES_MIN > len(records):
         _bad(0, f"{count} records in {len(records)} bytes")
     # A copy: strided slices of bytes are ten times as fast as those of a view.
     data = bytes(records)
     at = index = 0
-    headers_left = HEADERS_MAX
+    headers_left = items_max
     newest_ms = -(1 << 63)
+    oldest_ms = 0
     while index < count:
         run, at, run_newest_ms = _run(data, at, index, count)
         if run:
             index += run
         else:
             stop = min(index + _SINGLES, count)
-            at, run_newest_ms, headers_left = _singles(data, at, index, stop, headers_left)
+            at, run_newest_ms, few_oldest_ms, headers_left = _singles(
+                data, at, index, stop, headers_left
+            )
+            oldest_ms = min(oldest_ms, few_oldest_ms)
             index = stop
         newest_ms = max(newest_ms, run_newest_ms)
     if at != len(data):
         _bad(count - 1, f"{len(data) - at} bytes behind the last of {count} records")
-    return CheckedRecords(newest_ms, HEADERS_MAX - headers_left)
+    is_wide = oldest_ms < -_WIDE_MS or newest_ms >= _WIDE_MS
+    return CheckedRecords(newest_ms, is_wide, items_max - headers_left)
 
 
 def _run(data: bytes, at: int, index: int, count: int) -> tuple[int, int, int]:
@@ -199,16 +214,15 @@ def _layout(data: bytes, at: int, index: int) -> _Layout | None:
     )
 
 
-def _singles(
-    data: bytes, at: int, index: int, stop: int, headers_left: int
-) -> tuple[int, int, int]:
-    """Check the records up to `stop` one by one.
+def _singles(data: bytes, at: int, index: int, stop: int, headers_left: int) -> _Singles:
+    """Check the records up to `stop` one by one. Raises BadRecords.
 
-    Returns the position after them, the largest timestamp delta, and the rest of `headers_left`.
-    Raises BadRecords. Varints of one or two bytes, by far the most frequent, are decoded in place,
-    because a call for each would double the time.
+    Returns the position after them, the largest and the smallest timestamp delta (0 for a small
+    one), and the rest of `headers_left`. Varints of one or two bytes, by far the most frequent, are
+    decoded in place, because a call for each would double the time.
     """
     newest_ms = -(1 << 63)
+    oldest_ms = 0
     number = index
     try:
         for number in range(index, stop):
@@ -225,6 +239,8 @@ def _singles(
                 at += 2
             else:
                 delta_ms, at = read_varint(data, at + 1)
+                if delta_ms < oldest_ms:
+                    oldest_ms = delta_ms
             if delta_ms > newest_ms:
                 newest_ms = delta_ms
             byte = data[at]
@@ -266,14 +282,14 @@ def _singles(
         raise BadRecords(number, "it runs past the end of the batch") from error
     except ValueError as error:
         raise BadRecords(number, str(error)) from error
-    return at, newest_ms, headers_left
+    return at, newest_ms, oldest_ms, headers_left
 
 
 def _skip_headers(data: bytes, at: int, count: int, number: int, headers_left: int) -> int:
     if not 0 < count <= len(data) - at:
         _bad(number, f"claims {count} headers")
     if count > headers_left:
-        _bad(number, f"its {count} headers are more than the {HEADERS_MAX} of a batch leave")
+        _bad(number, f"its {count} headers are more than the limit of a batch leaves")
     for _ in range(count):
         size, at = read_varint32(data, at)
         if size < 0:

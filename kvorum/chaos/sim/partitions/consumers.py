@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kvorum.chaos.sim.kernel.checks import check
+from kvorum.chaos.sim.partitions.brokers import replica_of
 from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.chaos.sim.partitions.history import HeldBatch, Told
 from kvorum.chaos.sim.partitions.leader_search import LeaderSearch
@@ -174,14 +175,7 @@ class SimConsumer:
         history = self._history
         where = f"{history.name}: {self._name} at {self.position}"
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            check(
-                self.position < part.log_start_offset
-                or history.was_cut(self.position - 1, self._told),
-                "ReaderStaysInRange",
-                f"{where} is out of range of a log from {part.log_start_offset}",
-            )
-            self.position, self._epoch_read = max(part.log_start_offset, 0), -1
-            return True
+            return self._begin_at_log_start(where)
         if part.error:
             check(
                 ErrorCode(part.error) in LOOK_AGAIN,
@@ -207,6 +201,25 @@ class SimConsumer:
             )
             self._high_watermark = part.high_watermark
         self._read(part, frame[part.position : part.position + part.length], sent_at)
+        return True
+
+    def _begin_at_log_start(self, where: str) -> bool:
+        """As `_handle_answer`. A real client would ask the leader for its earliest offset."""
+        leader = self._search.leader
+        replica = None
+        if leader is not None:
+            broker = self._world.brokers[leader.broker_id]
+            replica = replica_of(broker, self.topic_id, self.partition_id)
+        if replica is None or not replica.core.is_leader:
+            self._search.look_again()
+            return False
+        start_offset = replica.log.start_offset
+        check(
+            self.position < start_offset or self._history.was_cut(self.position - 1, self._told),
+            "ReaderStaysInRange",
+            f"{where} is out of range of a log from {start_offset}",
+        )
+        self.position, self._epoch_read = start_offset, -1
         return True
 
     def _read(self, part: ReplicaAnswer, records: bytes, sent_at: int) -> None:

@@ -17,7 +17,12 @@ from kvorum.metadata.access.tokens import token_key
 from kvorum.metadata.configs.group_bounds import GroupBounds
 from kvorum.metadata.controller.core.broker_sessions import BrokerSessions
 from kvorum.metadata.controller.core.metrics import ControllerMetrics
-from kvorum.metadata.controller.decide import Context, Decision, TokenRules
+from kvorum.metadata.controller.decide import (
+    RECORDS_PER_REQUEST_MAX,
+    Context,
+    Decision,
+    TokenRules,
+)
 from kvorum.metadata.controller.decide.acls import create_acls, delete_acls
 from kvorum.metadata.controller.decide.broker_fencing import (
     CHUNK_PARTITIONS,
@@ -53,6 +58,7 @@ from kvorum.metadata.controller.decide.unregister import unregister, unregister_
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from kvorum.metadata.image.record_codec import encode_records
 from kvorum.metadata.image.records import Record
 from kvorum.metadata.requests.acl_requests import (
     CreateAcls,
@@ -88,7 +94,14 @@ from kvorum.metadata.requests.token_requests import (
     ExpireDelegationToken,
     RenewDelegationToken,
 )
-from kvorum.runtime.errors import InvariantViolated, KvorumError, invariant, required
+from kvorum.runtime.errors import (
+    ErrorCode,
+    InvariantViolated,
+    KvorumError,
+    Rejected,
+    invariant,
+    required,
+)
 
 Request = (
     RegisterBrokerRequest
@@ -119,6 +132,28 @@ Request = (
 Reply = object
 """The reply that `metadata.rpc.calls` has for the request, or Rejected."""
 
+BYTES_PER_REQUEST_MAX = 7 << 20
+"""Bytes of the records of a client's request. With their frames they are one batch, which must fit
+a segment of the metadata log (8 MiB at least): the log takes no other, and the node would exit."""
+
+_OF_CLIENTS = (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlterReassignments,
+    AlterScramCredentials,
+    CreateAcls,
+    CreateDelegationToken,
+    CreatePartitions,
+    CreateTopics,
+)
+"""Requests whose records have texts or lists of a client."""
+
+_TOO_LARGE = Rejected(
+    ErrorCode.POLICY_VIOLATION,
+    f"the request makes more than {BYTES_PER_REQUEST_MAX} bytes of metadata, of which nothing is "
+    "written; send several requests",
+)
+
 SHUT_DOWN = "it has shut down in good order"
 """Cause of the fencing of a broker that has asked to shut down."""
 
@@ -147,6 +182,8 @@ class ControllerConfig(GroupBounds):
     delegation_token_secret_key: "" if delegation tokens are off.
     delegation_token_expiry_check_interval_ms: between two removals of expired tokens; for the other
         two see `decide.TokenRules`.
+    kvorum_controller_request_records_max: records that a request may add to the log, if it changes
+        configs, quotas, credentials or ACLs, or reassigns partitions.
     """
 
     broker_session_timeout_ms: int = 2_000
@@ -161,6 +198,7 @@ class ControllerConfig(GroupBounds):
     delegation_token_max_lifetime_ms: int = 604_800_000
     delegation_token_expiry_time_ms: int = 86_400_000
     delegation_token_expiry_check_interval_ms: int = 3_600_000
+    kvorum_controller_request_records_max: int = RECORDS_PER_REQUEST_MAX
 
 
 class Controller:
@@ -272,6 +310,8 @@ class Controller:
         try:
             decided = self._decide(image, request, now_ms, wall_ms)
             records = with_elr_cleared(image, decided.records)
+            if isinstance(request, _OF_CLIENTS) and _bytes_of(records) > BYTES_PER_REQUEST_MAX:
+                return Decision((), _TOO_LARGE)
         except InvariantViolated:
             raise
         except Exception as bug:
@@ -372,6 +412,7 @@ class Controller:
         self, image: ClusterImage, request: Request, now_ms: int, wall_ms: int
     ) -> Decision[Reply]:
         """Decide a request. Changes nothing, so that a bug here costs one request."""
+        most = self._config.kvorum_controller_request_records_max
         match request:
             case Heartbeat():
                 return heartbeat(image, request, is_unclean_default=self._is_unclean_default)
@@ -399,21 +440,23 @@ class Controller:
             case CreatePartitions():
                 return create_partitions(image, request, self._context())
             case AlterReassignments():
-                return alter_reassignments(image, request, self._eligible_brokers(image))
+                return alter_reassignments(
+                    image, request, self._eligible_brokers(image), records_max=most
+                )
             case ListReassignments():
                 return list_reassignments(image, request)
             case AssignReplicas():
                 return assign_replicas(image, request, self._eligible_brokers(image))
             case AlterConfigs():
-                return alter_configs(image, request, self._config)
+                return alter_configs(image, request, self._config, records_max=most)
             case AlterClientQuotas():
-                return alter_client_quotas(image, request)
+                return alter_client_quotas(image, request, records_max=most)
             case AlterScramCredentials():
-                return alter_scram_credentials(image, request)
+                return alter_scram_credentials(image, request, records_max=most)
             case CreateAcls():
-                return create_acls(image, request, self._context())
+                return create_acls(image, request, self._context(), records_max=most)
             case DeleteAcls():
-                return delete_acls(image, request)
+                return delete_acls(image, request, records_max=most)
             case CreateDelegationToken():
                 return create_delegation_token(image, request, self._context(wall_ms))
             case RenewDelegationToken():
@@ -470,3 +513,7 @@ class Controller:
             tokens=self._tokens,
             is_unclean_default=self._is_unclean_default,
         )
+
+
+def _bytes_of(records: Sequence[Record]) -> int:
+    return sum(map(len, encode_records(records)))

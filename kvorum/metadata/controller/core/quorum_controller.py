@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kvorum.metadata.controller.core.controller import SHUT_DOWN, Controller, Reply, Request
 from kvorum.metadata.controller.core.leader_check import CHUNK_PAUSE_MS, LeaderCheck
+from kvorum.metadata.controller.decide import RECORDS_PER_BATCH_MAX
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.loader import CHUNK_BYTES, advance
 from kvorum.metadata.image.record_codec import encode_records
@@ -26,11 +27,6 @@ from kvorum.metadata.image.records import Record
 from kvorum.raft.model.effects import LeaderChanged
 from kvorum.runtime.errors import ErrorCode, Rejected, invariant
 from kvorum.storage.log.log import Log
-
-RECORDS_PER_BATCH_MAX = 50_000
-"""Records of one decision in one batch, all or nothing. Only a decision about all partitions of a
-broker (it is fenced, unfenced, shut down, removed, or lost a directory), or about the ELRs of all
-topics, may need more."""
 
 PARKED_MAX = 20_000
 """Replies that may wait for commitment; further requests are refused, not queued."""

@@ -16,6 +16,14 @@ from kvorum.metadata.image.records import Record
 
 ReplyT = TypeVar("ReplyT", covariant=True)
 
+RECORDS_PER_BATCH_MAX = 50_000
+"""Records of one decision in one batch, all or nothing. Only a decision about all partitions of a
+broker (it is fenced, unfenced, shut down, removed, or lost a directory), or about the ELRs of all
+topics, may need more."""
+
+RECORDS_PER_REQUEST_MAX = 10_000
+"""Records of one request by default, as in Kafka; `kvorum.controller.request.records.max`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[ReplyT]):

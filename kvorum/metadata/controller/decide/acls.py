@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from kvorum.metadata.access.hosts import is_valid_host
 from kvorum.metadata.access.selection import selected
-from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_REQUEST_MAX, Context, Decision
 from kvorum.metadata.image.acl import (
     CLUSTER_NAME,
-    OPERATIONS_OF,
     Acl,
     AclFilter,
     AclOperation,
@@ -34,12 +33,8 @@ from kvorum.runtime.ids import new_uuid
 
 _EnumT = TypeVar("_EnumT", bound=IntEnum)
 
-RECORDS_PER_REQUEST_MAX = 10_000
-"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 TEXT_BYTES_MAX = 8_192
 """Bytes of a name, a principal or a host: a thousand ACLs must fit a frame of a snapshot."""
-REQUEST_BYTES_MAX = 4 << 20
-"""Bytes of all texts of a request: its records are one batch."""
 LISTED_MAX = 100_000
 """ACLs in all results of one deletion. Filters that match the same ACLs list them again."""
 COMPARISONS_MAX = 2_000_000
@@ -47,7 +42,11 @@ COMPARISONS_MAX = 2_000_000
 
 
 def create_acls(
-    image: ClusterImage, request: CreateAcls, context: Context
+    image: ClusterImage,
+    request: CreateAcls,
+    context: Context,
+    *,
+    records_max: int = RECORDS_PER_REQUEST_MAX,
 ) -> Decision[tuple[CreatedAcl, ...]]:
     """Create each valid ACL. An ACL that exists already is a success without a record."""
     refused = _below_level(image)
@@ -56,16 +55,14 @@ def create_acls(
     records: list[Record] = []
     results: list[CreatedAcl] = []
     new: set[Acl] = set()
-    text_bytes = 0
     for creation in request.creations:
         acl = _acl(creation)
         if isinstance(acl, Rejected):
             results.append(_refused(acl))
             continue
         if acl not in image.acl_ids and acl not in new:
-            text_bytes += sum(map(len, _texts(creation)))
-            if len(records) == RECORDS_PER_REQUEST_MAX or text_bytes > REQUEST_BYTES_MAX:
-                results.append(_refused(_TOO_MANY))
+            if len(records) == records_max:
+                results.append(_refused(_too_many(records_max)))
                 continue
             new.add(acl)
             records.append(AccessControlEntry.of(new_uuid(context.rng), acl))
@@ -74,7 +71,7 @@ def create_acls(
 
 
 def delete_acls(
-    image: ClusterImage, request: DeleteAcls
+    image: ClusterImage, request: DeleteAcls, *, records_max: int = RECORDS_PER_REQUEST_MAX
 ) -> Decision[tuple[DeletedAcls, ...] | Rejected]:
     """Delete what the filters match. An ACL that several match is in the result of each."""
     refused = _below_level(image)
@@ -101,15 +98,9 @@ def delete_acls(
                 acls = selected(image.acls.values(), wanted)
             found_by[wanted] = acls
         gone.update(dict.fromkeys(image.acl_ids[acl] for acl in acls))
-        if len(gone) > RECORDS_PER_REQUEST_MAX:
-            return Decision(
-                (),
-                Rejected(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Cannot remove more than {RECORDS_PER_REQUEST_MAX} acls in a single delete "
-                    "operation.",
-                ),
-            )
+        if len(gone) > records_max:
+            problem = f"Cannot remove more than {records_max} acls in a single delete operation."
+            return Decision((), _invalid(problem))
         listed += len(acls)
         if listed > LISTED_MAX:
             return Decision((), _TOO_LONG)
@@ -154,20 +145,15 @@ def _problem(acl: Acl) -> str | None:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not name:
         return "Invalid empty resource name"
-    operations = OPERATIONS_OF[kind]
-    if acl.operation != AclOperation.ALL and acl.operation not in operations:
-        others = ", ".join(operation.name for operation in sorted(operations))
-        return f"Invalid operation {acl.operation.name} of {kind.name}, which has {others} and ALL"
-    principal_type, colon, user = acl.principal.partition(":")
-    if not colon:
+    if ":" not in acl.principal:
         return (
             f"Could not parse principal from `{acl.principal}` (no colon is present separating "
             "the principal type from the principal name)"
         )
-    if not principal_type or not user:
-        return f"Invalid principal {acl.principal}: it has the form User:NAME"
-    if not acl.host or not is_valid_host(acl.host):
-        return f"Invalid host {acl.host}, neither an address nor a range like 10.0.0.0/8"
+    if not acl.host:
+        return "Host pattern cannot be null or empty"
+    if not is_valid_host(acl.host):
+        return f"Invalid CIDR notation '{acl.host}': a range of hosts has a form like 10.0.0.0/8"
     return None
 
 
@@ -219,17 +205,17 @@ def _refused(refusal: Rejected) -> CreatedAcl:
     return CreatedAcl(error=refusal.code, message=refusal.message)
 
 
-_TOO_MANY = Rejected(
-    ErrorCode.POLICY_VIOLATION,
-    f"more than {RECORDS_PER_REQUEST_MAX} ACLs, or {REQUEST_BYTES_MAX} bytes, in one request; "
-    "send several",
-)
-
-
 _TOO_LONG = Rejected(
     ErrorCode.POLICY_VIOLATION,
     f"filters of one request match ACLs more than {LISTED_MAX} times; send several requests",
 )
+
+
+def _too_many(records_max: int) -> Rejected:
+    return Rejected(
+        ErrorCode.POLICY_VIOLATION,
+        f"more than {records_max} ACLs in one request; send several",
+    )
 
 
 def _too_much_work(image: ClusterImage) -> Rejected:

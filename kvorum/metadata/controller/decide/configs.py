@@ -21,7 +21,7 @@ from kvorum.metadata.configs.config_keys import (
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT, broker_configs
 from kvorum.metadata.configs.group_bounds import USUAL_BOUNDS, GroupBounds
 from kvorum.metadata.configs.model import ConfigKey, list_items
-from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_REQUEST_MAX, Decision
 from kvorum.metadata.image.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -40,9 +40,6 @@ from kvorum.metadata.requests.config_requests import (
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.text import whole_number
 
-RECORDS_PER_REQUEST_MAX = 10_000
-"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
-
 NAME_LENGTH_MAX = 32_767
 """Limit of the name of a group or subscription in characters; a group id is an int16 string."""
 
@@ -56,7 +53,11 @@ _NAMELESS = {
 
 
 def alter_configs(
-    image: ClusterImage, request: AlterConfigs, bounds: GroupBounds = USUAL_BOUNDS
+    image: ClusterImage,
+    request: AlterConfigs,
+    bounds: GroupBounds = USUAL_BOUNDS,
+    *,
+    records_max: int = RECORDS_PER_REQUEST_MAX,
 ) -> Decision[tuple[AlteredConfigs, ...]]:
     """Change each resource that can be changed; nothing is written if validate_only is set.
 
@@ -74,12 +75,10 @@ def alter_configs(
             )
         else:
             outcome = _alter_one(image, resource, bounds, is_replacement=request.is_replacement)
-        if not isinstance(outcome, Rejected) and (
-            len(records) + len(outcome) > RECORDS_PER_REQUEST_MAX
-        ):
+        if not isinstance(outcome, Rejected) and len(records) + len(outcome) > records_max:
             outcome = Rejected(
                 ErrorCode.POLICY_VIOLATION,
-                f"more than {RECORDS_PER_REQUEST_MAX} changes in one request; send several",
+                f"more than {records_max} changes in one request; send several",
             )
         error, message = ErrorCode.NONE, ""
         if isinstance(outcome, Rejected):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_BATCH_MAX, Context, Decision
 from kvorum.metadata.controller.decide.placement import place
 from kvorum.metadata.controller.decide.topics import (
     PARTITIONS_MAX,
-    PARTITIONS_PER_REQUEST_MAX,
     assignments_by_hand,
     placeable_brokers,
 )
@@ -37,10 +36,10 @@ def create_partitions(
             )
         else:
             made = _grow(image, wanted, context)
-        if not isinstance(made, Rejected) and len(records) + len(made) > PARTITIONS_PER_REQUEST_MAX:
+        if not isinstance(made, Rejected) and len(records) + len(made) > RECORDS_PER_BATCH_MAX:
             made = Rejected(
                 ErrorCode.POLICY_VIOLATION,
-                f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request; "
+                f"more than {RECORDS_PER_BATCH_MAX} partitions in one request; "
                 "ask for the rest in another",
             )
         if isinstance(made, Rejected):

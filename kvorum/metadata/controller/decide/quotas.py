@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from kvorum.metadata.configs.quotas import canonical, entity_problem, quota_problem
-from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_REQUEST_MAX, Decision
 from kvorum.metadata.image.features import METADATA_VERSION, REASSIGNMENT_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import ClientQuota, QuotaEntity, Record
@@ -17,12 +17,9 @@ from kvorum.metadata.requests.config_requests import (
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-RECORDS_PER_REQUEST_MAX = 10_000
-"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
-
 
 def alter_client_quotas(
-    image: ClusterImage, request: AlterClientQuotas
+    image: ClusterImage, request: AlterClientQuotas, *, records_max: int = RECORDS_PER_REQUEST_MAX
 ) -> Decision[tuple[AlteredQuota, ...]]:
     """Change the quotas of each entity that can be changed; nothing is written if validate_only is
     set."""
@@ -49,12 +46,10 @@ def alter_client_quotas(
             )
         else:
             outcome = _alter_one(image, entity, entry)
-        if not isinstance(outcome, Rejected) and (
-            len(records) + len(outcome) > RECORDS_PER_REQUEST_MAX
-        ):
+        if not isinstance(outcome, Rejected) and len(records) + len(outcome) > records_max:
             outcome = Rejected(
                 ErrorCode.POLICY_VIOLATION,
-                f"more than {RECORDS_PER_REQUEST_MAX} changes in one request; send several",
+                f"more than {records_max} changes in one request; send several",
             )
         if isinstance(outcome, Rejected):
             results.append(

@@ -13,7 +13,7 @@ reassignment; replicas that stayed keep the order of the targets.
 
 from __future__ import annotations
 
-from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_REQUEST_MAX, Decision
 from kvorum.metadata.controller.decide.cordons import cordon_problem, is_cordoned
 from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers
 from kvorum.metadata.controller.decide.partition_change import PartitionTarget, Replicas, change
@@ -29,15 +29,16 @@ from kvorum.metadata.requests.controller_requests import (
 )
 from kvorum.runtime.errors import ErrorCode, Rejected
 
-REASSIGNMENTS_PER_REQUEST_MAX = 10_000
-"""Partitions in one request: its records are one batch, and each partition starts copying a log."""
-
 REPLICAS_MAX = 1_000
 """Target replicas of one partition; a longer list is a mistake."""
 
 
 def alter_reassignments(
-    image: ClusterImage, request: AlterReassignments, eligible: EligibleBrokers
+    image: ClusterImage,
+    request: AlterReassignments,
+    eligible: EligibleBrokers,
+    *,
+    records_max: int = RECORDS_PER_REQUEST_MAX,
 ) -> Decision[tuple[ReassignedPartition, ...] | Rejected]:
     """Start, replace or cancel the reassignment of each partition on its own."""
     level = level_of(image.features, METADATA_VERSION)
@@ -58,11 +59,10 @@ def alter_reassignments(
                 ErrorCode.INVALID_REQUEST,
                 f"partition {wanted.topic}-{wanted.partition_id} stands twice in the request",
             )
-        elif len(seen) == REASSIGNMENTS_PER_REQUEST_MAX:
+        elif len(seen) == records_max:
             outcome = Rejected(
                 ErrorCode.POLICY_VIOLATION,
-                f"more than {REASSIGNMENTS_PER_REQUEST_MAX} partitions in one request; "
-                "send the rest in another",
+                f"more than {records_max} partitions in one request; send the rest in another",
             )
         else:
             seen.add(key)

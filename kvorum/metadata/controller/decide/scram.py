@@ -3,7 +3,7 @@ Kafka's."""
 
 from __future__ import annotations
 
-from kvorum.metadata.controller.decide import Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_REQUEST_MAX, Decision
 from kvorum.metadata.image.features import METADATA_VERSION, SCRAM_LEVEL, level_of
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.metadata.image.records import Record, RemoveScramCredential, ScramCredential
@@ -21,12 +21,13 @@ ITERATIONS_MAX = 16_384
 _NAMED_TWICE = Rejected(
     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
 )
-RECORDS_PER_REQUEST_MAX = 10_000
-"""Records of one request, as in Kafka. They are one batch of the log, all or nothing."""
 
 
 def alter_scram_credentials(
-    image: ClusterImage, request: AlterScramCredentials
+    image: ClusterImage,
+    request: AlterScramCredentials,
+    *,
+    records_max: int = RECORDS_PER_REQUEST_MAX,
 ) -> Decision[tuple[AlteredScramUser, ...]]:
     """Change the credentials of each user for whom it is possible. Each user has one result: the
     first problem, in the order of deletions and then upsertions. A user whose first change is
@@ -41,10 +42,10 @@ def alter_scram_credentials(
             problem: Rejected | None = _NAMED_TWICE
         else:
             problem = _problem(image, item)
-        if problem is None and len(done) == RECORDS_PER_REQUEST_MAX:
+        if problem is None and len(done) == records_max:
             problem = Rejected(
                 ErrorCode.POLICY_VIOLATION,
-                f"more than {RECORDS_PER_REQUEST_MAX} changes in one request; send several",
+                f"more than {records_max} changes in one request; send several",
             )
         if problem is not None:
             refused[item.user] = problem

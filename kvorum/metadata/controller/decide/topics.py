@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kvorum.metadata.configs.config_keys import topic_config_problem, topic_configs_conflict
-from kvorum.metadata.controller.decide import Context, Decision
+from kvorum.metadata.controller.decide import RECORDS_PER_BATCH_MAX, Context, Decision
 from kvorum.metadata.controller.decide.cordons import cordon_problem, is_cordoned
 from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.metadata.image.image import RESOURCE_TOPIC, ClusterImage, TopicImage
@@ -23,11 +23,7 @@ from kvorum.runtime.ids import new_uuid
 
 TOPIC_NAME_LENGTH_MAX = 249
 PARTITIONS_MAX = 40_000
-"""Partitions that a topic may be created with: see PARTITIONS_PER_REQUEST_MAX."""
-
-PARTITIONS_PER_REQUEST_MAX = 50_000
-"""The records of a request are one batch of the log, all or nothing, and a batch has at most 8
-MiB."""
+"""Partitions that a topic may be created with. They are one batch of the log, with its configs."""
 
 METADATA_TOPIC = "__cluster_metadata"
 """The name of the metadata log, whose folder is beside the replicas' folders."""
@@ -59,8 +55,8 @@ def create_topics(
         if _collides(topic.name):
             collisions[_collision_key(topic.name)] = topic.name
         topic_records, result = made
-        if len(records) + len(topic_records) > PARTITIONS_PER_REQUEST_MAX:
-            message = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request"
+        if len(records) + len(topic_records) > RECORDS_PER_BATCH_MAX:
+            message = f"more than {RECORDS_PER_BATCH_MAX} partitions in one request"
             results.append(
                 CreatedTopic(name=topic.name, error=ErrorCode.POLICY_VIOLATION, message=message)
             )
