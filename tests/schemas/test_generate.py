@@ -82,7 +82,7 @@ def test_each_generated_message_is_read_as_it_was_written(name, version, kind):
     for _ in range(50):
         values = _values(cls, rng)
         body = bytes(encode(name, version, values))
-        entity = kio_codec._read(name, version, kind, memoryview(body))
+        entity = kio_codec._read(name, version, kind, memoryview(body), None)
         again = bytearray(kio_codec._ENCODERS.of(cls)(out := bytearray(), _plain(entity)) or out)
         assert bytes(again) == body
 

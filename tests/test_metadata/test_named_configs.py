@@ -79,6 +79,11 @@ def test_every_default_of_a_group_may_be_set(key):
         ("errors.deadletterqueue.copy.record.enable", "true", "yes"),
         ("share.isolation.level", "read_committed", "serializable"),
         ("share.renew.acknowledge.enable", "false", "no"),
+        ("streams.rack.aware.assignment.tags", "zone, rack", "zone,rack,zone"),
+        ("streams.task.offset.interval.ms", "15000", "14999"),
+        ("streams.num.warmup.replicas", "20", "21"),
+        ("streams.acceptable.recovery.lag", "3000000000", "-1"),
+        ("consumer.assignor.offload.enable", "false", "no"),
     ],
 )
 def test_a_groups_word_is_one_of_kafkas(name, sound, unsound):

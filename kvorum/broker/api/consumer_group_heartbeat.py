@@ -17,6 +17,7 @@ from kvorum.broker.api.context import RequestContext
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
+from kvorum.broker.groups.steps.refusals import is_blank
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.metadata.image.features import GROUP_VERSION, level_of
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -35,7 +36,7 @@ def handle(context: RequestContext, view: memoryview, position: int, end: int) -
     if level_of(context.services.image().features, GROUP_VERSION) < 1:
         told = "group.version is 0: the cluster has no groups of the consumer protocol."
         context.answer(API, _failed(ErrorCode.UNSUPPORTED_VERSION, told))
-    elif not request.group_id:
+    elif is_blank(request.group_id):
         context.answer(API, _failed(ErrorCode.INVALID_REQUEST, "GroupId can't be empty."))
     else:
         body = _body_of(request, context.api_version)

@@ -2,8 +2,8 @@
 
 The coordinator of a key is the leader of its partition of the internal topic. The first request
 creates that topic. Until there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients
-retry. v6 has key type 2, a share-partition: `group:topicId:partition`, for brokers. An empty key
-gets INVALID_GROUP_ID for groups, INVALID_REQUEST for the others.
+retry. v6 has key type 2, a share-partition: `group:topicId:partition`, for brokers. An empty
+key gets INVALID_REQUEST; a group may have one, as in Kafka.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _find(context: RequestContext, kind: int, key: str) -> dict[str, Any]:
             return _nobody(
                 Rejected(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
             )
-        return _coordinator(context, services.groups, key, ErrorCode.INVALID_GROUP_ID)
+        return _coordinator(context, services.groups, key)
     if kind == TRANSACTION:
         if not context.allows_transactional_id(AclOperation.DESCRIBE, key):
             return _nobody(
@@ -58,7 +58,9 @@ def _find(context: RequestContext, kind: int, key: str) -> dict[str, Any]:
                     "Transactional Id authorization failed.",
                 )
             )
-        return _coordinator(context, services.transactions, key, ErrorCode.INVALID_REQUEST)
+        if not key:
+            return _nobody(Rejected(ErrorCode.INVALID_REQUEST, "the key is empty"))
+        return _coordinator(context, services.transactions, key)
     if kind == SHARE and context.api_version >= FIRST_WITH_SHARE:
         return _share_coordinator(context, key)
     return _nobody(
@@ -81,7 +83,7 @@ def _share_coordinator(context: RequestContext, key: str) -> dict[str, Any]:
     if not _is_share_key(key):
         text = f"the key {key!r} is not of the form group:topicId:partition"
         return _nobody(Rejected(ErrorCode.INVALID_REQUEST, text))
-    return _coordinator(context, context.services.share.states, key, ErrorCode.INVALID_REQUEST)
+    return _coordinator(context, context.services.share.states, key)
 
 
 def _is_share_key(key: str) -> bool:
@@ -96,12 +98,8 @@ def _is_share_key(key: str) -> bool:
     return True
 
 
-def _coordinator(
-    context: RequestContext, host: CoordinatorHost, key: str, empty: ErrorCode
-) -> dict[str, Any]:
+def _coordinator(context: RequestContext, host: CoordinatorHost, key: str) -> dict[str, Any]:
     services = context.services
-    if not key:
-        return _nobody(Rejected(empty, "the key is empty"))
     if not host.is_served:
         return _unavailable("this cluster has no such coordinators")
     partition_id = host.partition_of(key)

@@ -14,6 +14,7 @@ from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.groups.consumer.records import by_topic
 from kvorum.broker.groups.share.requests import ShareHeartbeat, ShareHeartbeated
+from kvorum.broker.groups.steps.refusals import is_blank
 from kvorum.metadata.image.acl import AclOperation, ResourceType
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.wire.versions import Api
@@ -50,7 +51,7 @@ def _refusal(context: RequestContext, request: Any) -> Rejected | ErrorCode | No
     off = share_partitions.feature_refusal(context)
     if off is not None:
         return off
-    if not request.group_id:
+    if is_blank(request.group_id):
         return Rejected(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED

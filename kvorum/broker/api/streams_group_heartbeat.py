@@ -20,6 +20,7 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.api.group_calls import call
 from kvorum.broker.api.streams_calls import feature_refusal, task_rows, topology_of
+from kvorum.broker.groups.steps.refusals import is_blank
 from kvorum.broker.groups.streams.configuring import GroupStatus
 from kvorum.broker.groups.streams.member import Endpoint
 from kvorum.broker.groups.streams.requests import (
@@ -71,7 +72,7 @@ def _refusal(
     off = feature_refusal(context)
     if off is not None:
         return off
-    if not group_id:
+    if is_blank(group_id):
         return Rejected(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     if not context.allows(AclOperation.READ, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED

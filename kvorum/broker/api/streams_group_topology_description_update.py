@@ -13,6 +13,7 @@ from typing import Any
 from kvorum.broker.api.context import RequestContext, refusal_fields
 from kvorum.broker.api.group_calls import ask
 from kvorum.broker.api.streams_calls import feature_refusal
+from kvorum.broker.groups.steps.refusals import is_blank
 from kvorum.broker.groups.streams.description import (
     DescribedSubtopology,
     GlobalStore,
@@ -36,7 +37,7 @@ ACCESS = ((AclOperation.READ, ResourceType.GROUP),)
 
 async def handle(context: RequestContext, request: Any) -> dict[str, Any]:
     refused: Rejected | ErrorCode | None = feature_refusal(context)
-    if refused is None and not request.group_id:
+    if refused is None and is_blank(request.group_id):
         refused = Rejected(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     if refused is not None:
         return refusal_fields(refused)

@@ -109,7 +109,8 @@ class ConfigEntries:
         table = CONFIGS_OF[kind]
         own: Mapping[str, str] = self._image().configs.get((kind, name), {})
         entries = []
-        for key_name in sorted({*table, *own}):
+        shown = (key.name for key in table.values() if not key.is_internal)
+        for key_name in sorted({*shown, *own}):
             key = table.get(key_name)
             below = () if key is None else self._settings_behind(key)
             set_here = None

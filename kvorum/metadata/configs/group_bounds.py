@@ -43,6 +43,8 @@ class GroupBounds:
     group_streams_min_assignment_interval_ms: int = 0
     group_streams_max_assignment_interval_ms: int = 15_000
     group_streams_max_standby_replicas: int = 2
+    group_streams_max_warmup_replicas: int = 20
+    group_streams_min_task_offset_interval_ms: int = 15_000
 
     def limits(self, name: str) -> tuple[int | None, int | None]:
         """The least and the greatest value of the group config `name`; None for no limit."""
@@ -74,8 +76,8 @@ class GroupBounds:
             other = field.name.replace("_min_", "_max_", 1)
             if other == field.name:
                 continue
-            least, most = getattr(self, field.name), getattr(self, other)
-            if least > most:
+            least, most = getattr(self, field.name), getattr(self, other, None)
+            if most is not None and least > most:
                 names = (field.name.replace("_", "."), other.replace("_", "."))
                 return f"{names[0]}={least} must not be above {names[1]}={most}"
         return None
@@ -83,8 +85,8 @@ class GroupBounds:
 
 def _fields_of(name: str) -> tuple[str, str]:
     """The names that the bounds of the group config `name` would have as fields."""
-    if name == "streams.num.standby.replicas":
-        return "", "group_streams_max_standby_replicas"
+    if name in ("streams.num.standby.replicas", "streams.num.warmup.replicas"):
+        return "", "group_streams_max_" + name.removeprefix("streams.num.").replace(".", "_")
     kind, _, rest = name.replace(".", "_").partition("_")
     return f"group_{kind}_min_{rest}", f"group_{kind}_max_{rest}"
 
@@ -99,6 +101,7 @@ _LEAST = {
     "group.share.min.record.lock.duration.ms": (1_000, 30_000),
     "group.share.max.record.lock.duration.ms": (30_000, 3_600_000),
     "group.streams.max.standby.replicas": (0, None),
+    "group.streams.max.warmup.replicas": (0, None),
 }
 """Kafka's bounds of these bounds; the others are at least 1, and intervals of assignments 0."""
 

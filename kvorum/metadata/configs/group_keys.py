@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from kvorum.metadata.configs.group_bounds import GroupBounds
-from kvorum.metadata.configs.model import ConfigKey, ConfigType, parse
+from kvorum.metadata.configs.model import ConfigKey, ConfigType, list_items, parse
 from kvorum.runtime.errors import ErrorCode, Rejected
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
@@ -25,6 +25,8 @@ STREAMS_HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
 STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
 STREAMS_STANDBY_REPLICAS = "streams.num.standby.replicas"
+STREAMS_TASK_OFFSET_INTERVAL = "streams.task.offset.interval.ms"
+STREAMS_RECOVERY_LAG = "streams.acceptable.recovery.lag"
 STREAMS_RACK_TAGS = "streams.rack.aware.assignment.tags"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
@@ -82,6 +84,19 @@ _WORDS = (
 )  # fmt: skip
 """Name, type, default, values, name of the broker property ("" for the same one), documentation."""
 
+_INTERNAL_NUMBERS = (
+    (STREAMS_TASK_OFFSET_INTERVAL, ConfigType.INT, 60_000, 15_000, None,
+     "Time between two reports of the offsets of tasks' states."),
+    (STREAMS_RECOVERY_LAG, ConfigType.LONG, 10_000, 0, None,
+     "Lag of a state's copy that counts as caught up, as members are told."),
+    ("streams.num.warmup.replicas", ConfigType.INT, 2, 0, 20,
+     "Without effect, as in Kafka 4.4: the assignor makes no warm-up tasks."),
+)  # fmt: skip
+"""As _NUMBERS, with the type; Kafka shows them only where they are set."""
+
+_OFFLOADS = tuple(f"{kind}.assignor.offload.enable" for kind in ("consumer", "share", "streams"))
+"""Internal as well, and without effect: a coordinator assigns in its own thread."""
+
 _HEARTBEATS_AND_SESSIONS = (
     (HEARTBEAT_INTERVAL, SESSION_TIMEOUT),
     (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
@@ -115,6 +130,30 @@ GROUP_CONFIGS: dict[str, ConfigKey] = {
                 )
                 for name, kind, default, values, broker_name, documentation in _WORDS
             ),
+            *(
+                ConfigKey(
+                    name=name,
+                    type=kind,
+                    default=str(default),
+                    low=low,
+                    high=high,
+                    broker_name=f"group.{name}",
+                    is_internal=True,
+                    documentation=documentation,
+                )
+                for name, kind, default, low, high, documentation in _INTERNAL_NUMBERS
+            ),
+            *(
+                ConfigKey(
+                    name=name,
+                    type=_BOOLEAN,
+                    default="true",
+                    broker_name=f"group.{name}",
+                    is_internal=True,
+                    documentation="Without effect: a coordinator assigns in its own thread.",
+                )
+                for name in _OFFLOADS
+            ),
         ),
         key=lambda key: key.name,
     )
@@ -135,7 +174,14 @@ def group_config_problem(name: str, value: str, bounds: GroupBounds) -> Rejected
         problem = f"{name}={value!r} must be earliest, latest or by_duration:<ISO 8601 duration>"
     if problem is None and name == DEAD_LETTER_TOPIC and value.strip().startswith(_INTERNAL):
         problem = f"{name}={value!r} must not start with {_INTERNAL!r}; such topics are internal"
+    if problem is None and name == STREAMS_RACK_TAGS and _repeats(value):
+        problem = f"{name} must not contain duplicate tag keys."
     return None if problem is None else Rejected(ErrorCode.INVALID_CONFIG, problem)
+
+
+def _repeats(value: str) -> bool:
+    items = list_items(value)
+    return len(set(items)) < len(items)
 
 
 def broker_defaults_problem(config: GroupBounds) -> str | None:
@@ -145,7 +191,8 @@ def broker_defaults_problem(config: GroupBounds) -> str | None:
     config: a broker's, with a field for each property `group.*`.
     """
     values: dict[str, int] = {
-        name: getattr(config, f"group.{name}".replace(".", "_")) for name, *_ in _NUMBERS
+        name: getattr(config, f"group.{name}".replace(".", "_"))
+        for name in (*(row[0] for row in _NUMBERS), STREAMS_TASK_OFFSET_INTERVAL)
     }
     for name, value in values.items():
         problem = config.default_problem(name, value)

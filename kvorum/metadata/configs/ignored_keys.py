@@ -127,8 +127,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """
         group.streams.assignor.offload.enable BOOLEAN true dynamic
         group.streams.assignors LIST sticky
-        group.streams.max.warmup.replicas INT 20 >=0
-        group.streams.min.task.offset.interval.ms INT 15000 >=1
         group.streams.num.warmup.replicas INT 2 >=0
         """,
     ),

@@ -69,6 +69,7 @@ class ConfigKey:
     ignored: why every valid value is accepted without an effect, "" for a key that is obeyed.
     broker_name: for a topic's key, the broker property that is its default.
     update: for a broker's key.
+    is_internal: shown only where it is set, as Kafka's internal configs.
     coarser: for a broker's number, its properties in larger units, nearest first, each with the
         size of its unit.
     """
@@ -88,6 +89,7 @@ class ConfigKey:
     ignored: str = ""
     broker_name: str = ""
     update: Update = Update.READ_ONLY
+    is_internal: bool = False
     coarser: tuple[tuple[str, int], ...] = ()
 
     @property

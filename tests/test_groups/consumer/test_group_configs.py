@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from kvorum.broker.coordinator.model import TopicsChanged
 from kvorum.broker.groups.steps.config import GroupConfig
-from kvorum.metadata.image.persistent_map import Map
-from tests.test_groups.consumer.world import ConsumerWorld, Member, image_of
+from tests.test_groups.consumer.world import ConsumerWorld, Member, set_configs
 from tests.test_groups.world import GROUP
 
 CONFIG = GroupConfig(group_consumer_session_timeout_ms=45_000)
-
-
-def set_configs(world: ConsumerWorld, group_id: str, **configs: str) -> None:
-    named = Map({key.replace("_", "."): value for key, value in configs.items()})
-    image = dataclasses.replace(image_of(world.counts), configs=Map({(32, group_id): named}))
-    world.give(TopicsChanged(image=image, changed=frozenset(), deleted=frozenset()))
 
 
 def test_a_member_is_out_after_the_session_that_its_group_sets():

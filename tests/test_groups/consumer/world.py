@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvorum.broker.coordinator.model import TopicsChanged
@@ -178,3 +178,10 @@ def known(shard):
         group.expressions,
         group.static_members,
     )
+
+
+def set_configs(world: ConsumerWorld, group_id: str, **configs: str) -> None:
+    """The metadata's configs of the group, with underscores for dots."""
+    named = Map({key.replace("_", "."): value for key, value in configs.items()})
+    image = replace(image_of(world.counts), configs=Map({(32, group_id): named}))
+    world.give(TopicsChanged(image=image, changed=frozenset(), deleted=frozenset()))

@@ -28,6 +28,7 @@ from kvorum.broker.groups.streams.requests import (
 from kvorum.broker.groups.streams.states import Status, StreamsMemberState
 from kvorum.broker.groups.streams.tasks import Tasks
 from kvorum.runtime.errors import ErrorCode, Rejected
+from tests.test_groups.consumer.world import set_configs
 from tests.test_groups.streams.world import (
     AT_ONCE,
     CHANGELOG,
@@ -536,3 +537,21 @@ def test_a_topology_too_large_for_a_record_is_refused():
     assert code(thread.join()) == ErrorCode.INVALID_REQUEST
     assert GROUP not in world.shard.groups
     assert STATELESS.epoch == 0
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
+@pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id"])
+def test_a_name_of_blanks_is_an_empty_one(world, field, blank):
+    answer = Thread(world, **{"member_id": "a", field: blank}).join()
+    assert (answer.code, "can't be empty" in answer.message) == (ErrorCode.INVALID_REQUEST, True)
+
+
+def test_members_are_told_their_groups_own_lag_and_interval(world):
+    set_configs(
+        world,
+        GROUP,
+        streams_acceptable_recovery_lag="1",
+        streams_task_offset_interval_ms="15000",
+    )
+    answer = Thread(world, "a").join()
+    assert (answer.acceptable_recovery_lag, answer.task_offset_interval_ms) == (1, 15_000)

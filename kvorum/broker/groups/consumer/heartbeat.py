@@ -31,7 +31,7 @@ from kvorum.broker.groups.consumer.records import ResolvedExpression
 from kvorum.broker.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeated
 from kvorum.broker.groups.consumer.targets import StepInputs, forget_unused_expressions
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
-from kvorum.broker.groups.steps.refusals import fenced_epoch, unknown_member
+from kvorum.broker.groups.steps.refusals import fenced_epoch, is_blank, unknown_member
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -39,11 +39,11 @@ from kvorum.runtime.errors import ErrorCode, Rejected
 def request_refusal(request: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Rejected | None:
     """The error of a request that no group would accept (with Kafka's messages)."""
     reason = None
-    if not request.member_id:
+    if is_blank(request.member_id):
         reason = "MemberId can't be empty."
-    elif request.instance_id == "":
+    elif is_blank(request.instance_id):
         reason = "InstanceId can't be empty."
-    elif request.rack_id == "":
+    elif is_blank(request.rack_id):
         reason = "RackId can't be empty."
     elif request.member_epoch < STATIC_LEAVE_EPOCH:
         reason = f"MemberEpoch is invalid: {request.member_epoch}."

@@ -24,7 +24,7 @@ from kvorum.broker.groups.share.requests import (
     StateToInitialize,
 )
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
-from kvorum.broker.groups.steps.refusals import fenced_epoch, unknown_member
+from kvorum.broker.groups.steps.refusals import fenced_epoch, is_blank, unknown_member
 from kvorum.broker.groups.steps.step_effects import StepEffects
 from kvorum.metadata.image.image import ClusterImage
 from kvorum.runtime.errors import ErrorCode, Rejected
@@ -58,9 +58,9 @@ class Step:
 def request_refusal(request: ShareHeartbeat) -> Rejected | None:
     """The error of a request that no group would accept (with Kafka's messages)."""
     reason = None
-    if not request.member_id:
+    if is_blank(request.member_id):
         reason = "MemberId can't be empty."
-    elif request.rack_id == "":
+    elif is_blank(request.rack_id):
         reason = "RackId can't be empty."
     elif request.member_epoch < LEAVE_EPOCH:
         reason = "MemberEpoch is invalid."

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from kvorum.runtime.errors import ErrorCode, Rejected
 
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""What Java's `String.trim` cuts off."""
+
+
+def is_blank(name: str | None) -> bool:
+    """True for a name that Kafka calls empty; None is none."""
+    return name is not None and not name.strip(_TRIMMED)
+
 
 def unknown_member(group_id: str, member_id: str) -> Rejected:
     """The refusal of a member id that the group does not have."""

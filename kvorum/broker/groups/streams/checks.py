@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.broker.groups.steps.config import STRING_BYTES_MAX
+from kvorum.broker.groups.steps.refusals import is_blank
 from kvorum.broker.groups.streams.configuring import ConfiguredTopology
 from kvorum.broker.groups.streams.group import StreamsGroup
 from kvorum.broker.groups.streams.member import (
@@ -44,11 +45,11 @@ def request_refusal(request: StreamsHeartbeat) -> Rejected | None:
 
 def _invalid(request: StreamsHeartbeat) -> str | None:
     names = (request.member_id, request.instance_id or "")
-    if not request.member_id:
+    if is_blank(request.member_id):
         return "MemberId can't be empty."
-    if request.instance_id == "":
+    if is_blank(request.instance_id):
         return "InstanceId can't be empty."
-    if request.rack_id == "":
+    if is_blank(request.rack_id):
         return "RackId can't be empty."
     if any(len(name.encode()) > STRING_BYTES_MAX for name in names):
         return f"MemberId and InstanceId have at most {STRING_BYTES_MAX} bytes."

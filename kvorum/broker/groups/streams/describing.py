@@ -3,7 +3,7 @@ topology (KIP-1331). Pure."""
 
 from __future__ import annotations
 
-from kvorum.broker.groups.steps.refusals import unknown_member
+from kvorum.broker.groups.steps.refusals import is_blank, unknown_member
 from kvorum.broker.groups.steps.requests import GroupListing
 from kvorum.broker.groups.streams.assignor import NAME as ASSIGNOR_NAME
 from kvorum.broker.groups.streams.group import PROTOCOL_TYPE, TYPE_NAME, StreamsGroup
@@ -73,7 +73,7 @@ def update_description(
     group: StreamsGroup, request: UpdateTopologyDescription, step: StreamsStep
 ) -> Rejected | ErrorCode:
     """Keep the description that a member pushed."""
-    if not request.member_id:
+    if is_blank(request.member_id):
         return Rejected(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
     if request.member_id not in group.members:
         return unknown_member(group.group_id, request.member_id)

@@ -8,8 +8,10 @@ from kvorum.metadata.configs.group_keys import (
     STREAMS_HEARTBEAT_INTERVAL,
     STREAMS_INITIAL_DELAY,
     STREAMS_RACK_TAGS,
+    STREAMS_RECOVERY_LAG,
     STREAMS_SESSION_TIMEOUT,
     STREAMS_STANDBY_REPLICAS,
+    STREAMS_TASK_OFFSET_INTERVAL,
 )
 
 
@@ -38,6 +40,16 @@ def assignment_interval_ms(group_id: str, step: StepEffects) -> int:
 def num_standby_replicas(group_id: str, step: StepEffects) -> int:
     default = step.config.group_streams_num_standby_replicas
     return step.group_number(group_id, STREAMS_STANDBY_REPLICAS, default)
+
+
+def task_offset_interval_ms(group_id: str, step: StepEffects) -> int:
+    default = step.config.group_streams_task_offset_interval_ms
+    return step.group_number(group_id, STREAMS_TASK_OFFSET_INTERVAL, default)
+
+
+def acceptable_recovery_lag(group_id: str, step: StepEffects) -> int:
+    default = step.config.group_streams_acceptable_recovery_lag
+    return step.group_number(group_id, STREAMS_RECOVERY_LAG, default)
 
 
 def rack_aware_tags(group_id: str, step: StepEffects) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from kvorum.chaos.sim.controller.admin import Administrators
 from kvorum.chaos.sim.partitions.consumers import SimConsumer
 from kvorum.chaos.sim.partitions.data_world import DataWorld
 from kvorum.chaos.sim.partitions.deleters import Deleter
+from kvorum.chaos.sim.partitions.directory_movers import DirectoryMover
 from kvorum.chaos.sim.partitions.final_checks import check_replicas_equal
 from kvorum.chaos.sim.partitions.producers import ACKS_ALL, SimProducer
 from kvorum.chaos.sim.partitions.recorder import Recorder
@@ -99,6 +100,9 @@ class PartitionClients(Administrators):
         if scenario.delete_interval_ms:
             deleter = Deleter(world, random.Random(rng.random()))
             world.timeline.after(PRODUCERS_FROM_MS + rng.randrange(300), deleter.run)
+        if scenario.move_interval_ms:
+            mover = DirectoryMover(world, world.generator("directory-moves"))
+            world.timeline.after(PRODUCERS_FROM_MS, mover.run)
 
     def _begin_share_groups(self, places: list[tuple[str, int]]) -> None:
         world = self._cluster

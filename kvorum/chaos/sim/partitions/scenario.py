@@ -43,6 +43,8 @@ class PartitionScenario(ControllerScenario):
     - share_groups: their number; each has two members and one partition.
     - streams_groups: their number; each has three members and one topic.
     - delete_interval_ms: DeleteRecords is sent after half to twice this time, 0: never.
+    - move_interval_ms: a replica is moved to the other data directory of a broker after half to
+      twice this time, 0: never.
     - lag_ms, fetch_wait_ms, fetch_bytes, checkpoint_ms, flush_ms, session_slots: as in
       BrokerConfig.
     """
@@ -70,6 +72,7 @@ class PartitionScenario(ControllerScenario):
     session_slots: int = 1_000
     directories: int = 1
     delete_interval_ms: int = 0
+    move_interval_ms: int = 0
     share_groups: int = 0
     streams_groups: int = 0
 
@@ -123,11 +126,14 @@ def partition_scenario_of(seed: int) -> PartitionScenario:
         duration_ms=scenario.duration_ms,
         interval_ms=rng.choice((500, 1_000, 2_000)),
     )
+    directories = rng.choice((1, 1, 2))
+    moves = random.Random(f"directory-moves-{seed}")
     return dataclasses.replace(
         scenario,
         faults=schedule,
-        directories=rng.choice((1, 1, 2)),
+        directories=directories,
         delete_interval_ms=rng.choice((0, 400, 1_500)),
+        move_interval_ms=moves.choice((0, 150, 600)) if directories > 1 else 0,
         # Drawn apart, so that older seeds are as they were where they have none.
         share_groups=random.Random(f"share-groups-{seed}").choice((0, 0, 1)),
         streams_groups=random.Random(f"streams-groups-{seed}").choice((0, 0, 0, 1)),
