@@ -240,8 +240,15 @@ class KafkaServer:
     # --- connections -------------------------------------------------------------------------
 
     def _accept(self, listener: _Listener) -> None:
-        loop = asyncio.get_running_loop()
+        config = self.services.replicas.configs.broker
         for _ in range(ACCEPTS_PER_EVENT_MAX):
+            now_ms = self.clock.monotonic_ms()
+            # As in Kafka, the listener of brokers is exempt.
+            if not listener.is_for_brokers and self._limits.are_too_fast(
+                config.max_connection_creation_rate, now_ms
+            ):
+                self._pause_accepting(listener)
+                return
             try:
                 sock, peer = listener.sock.accept()
             except BlockingIOError:
@@ -252,9 +259,10 @@ class KafkaServer:
                 # No descriptors are left. The socket stays readable: without a pause, accepting
                 # would take all of the loop's time. The log has a line a minute.
                 self._accept_lines.closed("unknown", str(failure), address=listener.name or "-")
-                loop.remove_reader(listener.sock.fileno())
-                loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
+                self._pause_accepting(listener)
                 return
+            if not listener.is_for_brokers:
+                self._limits.accepted(now_ms)
             address = str(peer[0])
             if not self._has_room_for(address, listener):
                 sock.close()
@@ -280,6 +288,11 @@ class KafkaServer:
             authentication=authentication,
             tls=listener.tls,
         )
+
+    def _pause_accepting(self, listener: _Listener) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.sock.fileno())
+        loop.call_later(ACCEPT_PAUSE_MS / 1000, self._accept_again, listener)
 
     def _accept_again(self, listener: _Listener) -> None:
         if listener in self._listeners:

@@ -259,6 +259,21 @@ def test_the_limit_of_connections_moves(client: RawClient, harness: Harness) -> 
     let_in.close()
 
 
+def test_new_connections_wait_above_their_rate(client: RawClient, harness: Harness) -> None:
+    alter(client, BROKER, "", max_connection_creation_rate="1")
+    broker = harness.cluster.brokers[2]
+    waiting = [RawClient(broker.port) for _ in range(20)]
+    # The window of eleven seconds has room for ten.
+    for one in waiting[:8]:
+        assert one.call("api_versions", 0, {}).error_code is KioError.none
+    assert broker.server.metrics.listener("").made < 15
+    alter(client, BROKER, "", max_connection_creation_rate="1000000")
+    for one in waiting[8:]:
+        assert one.call("api_versions", 0, {}).error_code is KioError.none
+    for one in waiting:
+        one.close()
+
+
 def test_a_listener_has_a_limit_of_its_own(client: RawClient, harness: Harness) -> None:
     server = harness.cluster.brokers[1].server
     port = harness.run(server.start("127.0.0.1", 0, listener_name="CLIENTS"))

@@ -197,6 +197,7 @@ class BrokerConfig(GroupBounds):
     # Kafka: 2^31 - 1, in effect no limit. Each connection has a descriptor and a receive buffer.
     max_connections: int = 10_000
     max_connections_per_ip: int = INT32_MAX
+    max_connection_creation_rate: int = INT32_MAX
     max_connections_per_ip_overrides: str = ""
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1

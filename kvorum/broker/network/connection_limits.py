@@ -1,8 +1,9 @@
-"""Limits on an address's connections: how many, and how many new ones a second. Pure.
+"""Limits on connections: how many, and how many new ones a second. Pure.
 
-They are max.connections.per.ip with its overrides, and the quota connection_creation_rate
-(KIP-612). A new connection above either limit is closed at once, without a byte. Kafka instead
-delays a connection above the rate, and so holds a socket for each.
+Of an address they are max.connections.per.ip with its overrides, and the quota
+connection_creation_rate (KIP-612). A new connection above either limit is closed at once, without a
+byte. Kafka instead delays a connection above the rate, and so holds a socket for each. Of all
+addresses it is max.connection.creation.rate, above which nothing is accepted for a while.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvorum.broker.quotas.client_quotas import RateWindow
+from kvorum.metadata.configs.model import INT32_MAX
 from kvorum.metadata.configs.quotas import IP
 from kvorum.metadata.image.records import QuotaEntity
 from kvorum.runtime.text import whole_number
@@ -31,6 +33,7 @@ class ConnectionLimits:
         self._open: dict[str, int] = {}
         self._rates: Mapping[QuotaEntity, Mapping[str, float]] = {}
         self._windows: dict[str, RateWindow] = {}
+        self._of_all = RateWindow(samples_max, sample_ms)
 
     def set_overrides(self, overrides: Mapping[str, int]) -> None:
         """Adopt other limits of single addresses. Connections above one of them stay."""
@@ -53,6 +56,14 @@ class ConnectionLimits:
             return f"{address} makes more than {rate:g} connections a second"
         self._open[address] = self._open.get(address, 0) + 1
         return None
+
+    def are_too_fast(self, rate_max: int, now_ms: int) -> bool:
+        """True if `rate_max` connections a second or more were accepted lately."""
+        return rate_max < INT32_MAX and self._of_all.rate(now_ms) >= rate_max
+
+    def accepted(self, now_ms: int) -> None:
+        """Count a new connection of any address."""
+        self._of_all.record(1.0, now_ms)
 
     def closed(self, address: str) -> None:
         """Count an admitted connection of `address` as ended."""

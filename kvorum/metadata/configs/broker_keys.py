@@ -56,6 +56,12 @@ _TOPIC_DEFAULTS = (
 
 #: Name, type, default and documentation of properties that may be changed while the broker runs.
 _DYNAMIC: tuple[tuple[str, ConfigType, str, str], ...] = (
+    (
+        "max.connection.creation.rate",
+        _INT,
+        str(INT32_MAX),
+        "New connections of clients a second above which the broker accepts none for a while.",
+    ),
     ("max.connections", _INT, "10000", "Connections of clients above which new ones are closed."),
     ("max.connections.per.ip", _INT, str(INT32_MAX), "Connections that one address may have."),
     ("producer.id.expiration.ms", _INT, "86400000", "Silence after which a producer is forgotten."),

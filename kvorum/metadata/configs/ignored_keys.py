@@ -275,12 +275,6 @@ IGNORED: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "only a quota of an ip, connection_creation_rate, bounds new connections",
-        """
-        max.connection.creation.rate INT 2147483647 >=0 dynamic
-        """,
-    ),
-    (
         "the answer has a limit of Kvorum's own",
         """
         max.request.partition.size.limit INT 2000 >=1
