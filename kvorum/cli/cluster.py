@@ -8,7 +8,7 @@ import click
 
 from kvorum.cli.common import cluster_options, refused, show
 from kvorum.cli.completion import node_ids
-from kvorum.cli.health import read_view, show_findings
+from kvorum.cli.health import log_directories, read_view, show_findings
 from kvorum.cli.watch import watchable
 from kvorum.client.failures import CommandFailed
 from kvorum.metadata.inspect.health import (
@@ -49,7 +49,8 @@ def check(node: str | None, **options: Any) -> None:
     """
     if node is None:
         view = read_view(options)
-        show_findings(options["output"], [*health_of(view), clock_of(view)])
+        directories = log_directories(view.brokers, options["timeout"])
+        show_findings(options["output"], [*health_of(view), directories, clock_of(view)])
         return
     node_id = _node_id(node)
     view = read_view(options)

@@ -196,12 +196,12 @@ def show_outcomes(
 
     columns: the first names the item; the others are shown after the result. A row's `error` is
     NONE if the item succeeded. JSON prints NONE; a table prints `done` instead, since NONE in an
-    ERROR column reads like a failure.
+    ERROR column reads like a failure. A row's own `result` is printed as it is.
     """
     if is_structured(output):
         show(output, list(rows))
         return
-    shown = [{**row, "result": done if row["error"] == "NONE" else row["error"]} for row in rows]
+    shown = [{"result": done if row["error"] == "NONE" else row["error"], **row} for row in rows]
     show(output, shown, columns)
 
 

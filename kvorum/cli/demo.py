@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import click
 from kvorum.cli.lake import add_to_lake, check_lake
 from kvorum.cli.report import no_pass
 from kvorum.client.failures import EXIT_FAILED, CommandFailed
+from kvorum.runtime.python_module import module_command
 
 EXPERIMENT = Path(__file__).parents[1] / "chaos" / "experiments" / "first-light.yaml"
 RUNS_KEPT = 5
@@ -67,7 +67,7 @@ def demo(out: str, seed: int | None) -> None:
 
 def _run_spark(lake: Path, run_dir: Path, spark_dir: Path) -> None:
     log = run_dir / "logs" / "spark.log"
-    command = [sys.executable, "-m", "kvorum.analytics.job", "--lake", str(lake)]
+    command = module_command("kvorum.analytics.job", "--lake", str(lake))
     command += ["--output", str(spark_dir)]
     with open(log, "wb") as output:
         done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)

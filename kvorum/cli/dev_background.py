@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from kvorum.client.failures import EXIT_FAILED, CommandFailed
+from kvorum.runtime.python_module import module_command
 
 LAUNCHER_LOG = "launcher.log"
 _POLL_S = 0.02
@@ -70,7 +70,7 @@ def start_in_background(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(options: Mapping[str, Any]) -> list[str]:
-    command = [sys.executable, "-m", "kvorum", "dev", "-o", "json"]
+    command = module_command("kvorum", "dev", "-o", "json")
     for key, name in _NAMES.items():
         if options[key] is not None:
             command += [name, str(options[key])]

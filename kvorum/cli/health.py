@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ import click
 from kvorum.cli.common import cluster_options, is_structured, show
 from kvorum.cli.watch import one_answer, watchable
 from kvorum.client.failures import EXIT_NO_QUORUM, CommandFailed, each_warning_once
-from kvorum.metadata.inspect.health import ClusterView, Finding, health_of
+from kvorum.metadata.inspect.health import ClusterView, Finding, health_of, named
 
 _PAUSE_S = 0.5
 
@@ -29,11 +29,11 @@ _PAUSE_S = 0.5
 @watchable
 @cluster_options
 def health(wait_s: float, **options: Any) -> None:
-    """Check leader, voters, brokers and partitions.
+    """Check leader, voters, brokers, partitions, disks.
 
-    Healthy: the quorum has a leader, all voters are level with it, no broker is fenced, and every
+    Healthy: the quorum has a leader, all voters are level with it, no broker is fenced, every
     partition has a leader and all its replicas in sync, apart from those that a reassignment is
-    adding. Exit code 4 if something is not.
+    adding, and no data directory is offline. Exit code 4 if something is not.
     """
     show_findings(options["output"], findings_until(options, time.monotonic() + wait_s))
 
@@ -68,7 +68,8 @@ def _looked(options: dict[str, Any], until_s: float) -> list[Finding]:
         is_last = time.monotonic() >= until_s
         try:
             with one_answer():
-                findings = health_of(read_view(options))
+                view = read_view(options)
+                findings = [*health_of(view), log_directories(view.brokers, options["timeout"])]
             if is_last or all(finding.is_healthy for finding in findings):
                 return findings
         except CommandFailed:
@@ -105,3 +106,38 @@ def read_view(options: dict[str, Any]) -> ClusterView:
         reassigning={} if quorum is None else reassigning(partitions_of(backend)),
         asked_ms=(before_ms, after_ms),
     )
+
+
+def log_directories(brokers: Sequence[Mapping[str, Any]], timeout_s: float) -> Finding:
+    """The check of the active brokers' data directories. A broker that does not tell is named and
+    not counted: it may be another check's, or the user may lack the right."""
+    from kvorum.cli.broker_directories import BrokerDirectories
+    from kvorum.client.connection import KafkaConnection
+    from kvorum.runtime.errors import ErrorCode, error_code_of
+
+    online, offline, untold = 0, [], []
+    for broker in brokers:
+        if broker["is_fenced"]:
+            continue
+        broker_id = broker["broker_id"]
+        try:
+            connection = KafkaConnection([(broker["host"], broker["port"])], timeout_s)
+            try:
+                found = BrokerDirectories(broker_id, connection).described()
+            finally:
+                connection.close()
+        except CommandFailed as error:
+            untold.append(f"broker {broker_id} ({error.error or error.reason})")
+            continue
+        for directory in found:
+            if directory.error == ErrorCode.NONE:
+                online += 1
+            else:
+                reason = directory.reason or error_code_of(directory.error).name
+                offline.append(f"broker {broker_id} {directory.path} ({reason})")
+    detail = f"{online} of {online + len(offline)} online"
+    if offline:
+        detail += f"; offline: {named(offline)}"
+    if untold:
+        detail += f"; unknown: {named(untold)}"
+    return Finding(check="log directories", is_healthy=not offline, detail=detail)

@@ -111,7 +111,9 @@ def init(context: click.Context, /, folder: str, **options: Any) -> None:
     with --controller and --broker, then copy what each node needs to the same path on its host: its
     file, a controller's directory, and with --secure its own certificate and the CA's. A new
     cluster's -o wide lists these files; with --secure they are always printed. A controller that
-    was added with --add follows the quorum until kvorum quorum add-voter makes it a voter.
+    was added with --add follows the quorum until kvorum quorum add-voter makes it a voter. Kafka's
+    tools with --bootstrap-controller need a second listener in each controller's file
+    (docs/security.md, Kafka's tools at controllers).
     """
     from kvorum.runtime.errors import ConfigError, CorruptData
     from kvorum.runtime.private_files import private_files

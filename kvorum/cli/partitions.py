@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvorum.cli.backends import Backend
     from kvorum.cli.config_backends import ConfigBackend
     from kvorum.cli.partition_backends import PartitionBackend
+    from kvorum.cli.reassigned_directories import ReassignedDirectories
     from kvorum.cli.reassignment_file import Assignment
 
 _ACTIONS = {
@@ -36,6 +37,7 @@ _ACTIONS = {
 _OUTCOME = ["topic", "partition", "result", "message"]
 _ONGOING = ["topic", "partition", "replicas", "adding_replicas", "removing_replicas"]
 _VERIFIED = ["topic", "partition", "state", "replicas", "target"]
+_VERIFIED_DIRECTORIES = ["broker_id", "log_dir", "target_log_dir"]
 
 
 @click.group()
@@ -166,14 +168,14 @@ def reassign(
             case "execute":
                 _execute(options, backend, asked, text, additional, throttle)
             case "verify":
-                failed = _verify(output, backend, asked, text)
+                failed = _verify(options, backend, asked, text)
                 # Also for moves that failed, since no other command removes their throttles.
                 if not preserve_throttles and not asked.reassignments():
                     _clear_throttles(options, backend, text, moving=set())
                 if failed:
                     raise CommandFailed(f"not moving, and not where FILE says: {', '.join(failed)}")
             case _:
-                _cancel(output, asked, text)
+                _cancel(options, backend, asked, text)
                 if not preserve_throttles:
                     moving = {row["topic"] for row in asked.reassignments()}
                     _clear_throttles(options, backend, text, moving=moving)
@@ -245,6 +247,7 @@ def _execute(
 
     output = options["output"]
     wanted = read_assignment(text)
+    directories = _directories(options, backend, text)
     ongoing = asked.reassignments()
     if ongoing and not is_additional:
         raise CommandFailed(
@@ -256,20 +259,39 @@ def _execute(
     if unknown:
         raise CommandFailed(f"brokers {unknown} of FILE are not registered; nothing was begun")
     current = _current(backend, asked, list(dict.fromkeys(topic for topic, _ in wanted)))
-    before = write_assignment({key: current[key] for key in wanted if key in current})
+    present = directories.announce(current)
+    before = write_assignment({key: current[key] for key in wanted if key in current}, present)
     if throttle is not None:
         # Set before the move, which would otherwise run unthrottled for its first second.
         set_throttles(_configs(options), current, wanted, throttle)
         note = f"throttled to {throttle} bytes a second; --verify takes that away in the end"
         click.echo(note, err=True)
     rows = asked.reassign([(topic, i, replicas) for (topic, i), replicas in wanted.items()])
+    begun = [(row["topic"], row["partition"]) for row in rows if row["error"] == "NONE"]
+    moves = directories.begin(begun)
     if is_structured(output):
-        show(output, {"before": json.loads(before), "partitions": rows})
+        show(output, {"before": json.loads(before), "partitions": rows, "log_dirs": moves})
     else:
         click.echo(f"Current partition replica assignment\n{before}\n")
         click.echo("Save this to use as the FILE of a move back.\n")
-        show_outcomes(output, rows, _OUTCOME, done="begun")
-    _fail_on_errors(rows, "not begun")
+        show_outcomes(output, [*rows, *moves], _OUTCOME, done="begun")
+    _fail_on_errors([*rows, *moves], "not begun")
+
+
+def _directories(options: dict[str, Any], backend: Backend, text: str) -> ReassignedDirectories:
+    """The data directories that FILE names."""
+    from kvorum.cli.broker_directories import directories_of
+    from kvorum.cli.reassigned_directories import ReassignedDirectories
+    from kvorum.cli.reassignment_file import read_log_dirs
+
+    log_dirs = read_log_dirs(text)
+    if log_dirs and options["bootstrap_controller"]:
+        topic, partition, _ = min(log_dirs)
+        raise CommandFailed(
+            f"log_dirs of {topic}-{partition}: only brokers know their data directories; give "
+            "-b BROKER in place of --bootstrap-controller"
+        )
+    return ReassignedDirectories(log_dirs, lambda i: directories_of(backend, i, options))
 
 
 def _configs(options: dict[str, Any]) -> ConfigBackend:
@@ -309,11 +331,16 @@ def _replicas_there(backend: Backend, topics: list[str]) -> Assignment:
         return _replicas(backend, found) if found else {}
 
 
-def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -> list[str]:
-    """Show the progress of each partition. Returns those whose move failed."""
+def _verify(
+    options: dict[str, Any], backend: Backend, asked: PartitionBackend, text: str
+) -> list[str]:
+    """Show the progress of each partition, and of each replica whose directory FILE names. Returns
+    those whose move failed."""
+    from kvorum.cli.reassigned_directories import name_of
     from kvorum.cli.reassignment_file import read_assignment
 
     wanted = read_assignment(text)
+    directories = _directories(options, backend, text)
     ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
     # Read after the list of reassignments, so that a move that has left the list shows its final
     # replicas.
@@ -335,17 +362,23 @@ def _verify(output: str, backend: Backend, asked: PartitionBackend, text: str) -
                 "target": list(target),
             }
         )
-    show(output, rows, _VERIFIED)
-    return [f"{row['topic']}-{row['partition']}" for row in rows if row["state"] == "failed"]
+    columns = _VERIFIED
+    if replicas_found := directories.verify(ongoing):
+        columns = [*_VERIFIED, *_VERIFIED_DIRECTORIES]
+        rows = [dict.fromkeys(columns) | row for row in [*rows, *replicas_found]]
+    show(options["output"], rows, columns)
+    return [name_of(row) for row in rows if row["state"] == "failed"]
 
 
-def _cancel(output: str, asked: PartitionBackend, text: str) -> None:
+def _cancel(options: dict[str, Any], backend: Backend, asked: PartitionBackend, text: str) -> None:
     from kvorum.cli.reassignment_file import read_assignment
 
+    directories = _directories(options, backend, text)
     ongoing = {(row["topic"], row["partition"]) for row in asked.reassignments()}
     wanted = [key for key in read_assignment(text) if key in ongoing]
     rows = asked.reassign([(topic, partition, None) for topic, partition in wanted])
-    show_outcomes(output, rows, _OUTCOME, done="cancelled")
+    rows += directories.cancel()
+    show_outcomes(options["output"], rows, _OUTCOME, done="cancelled")
     if not rows:
         warn("nothing is cancelled: none of the file's partitions is being moved")
     _fail_on_errors(rows, "not cancelled", besides=("NO_REASSIGNMENT_IN_PROGRESS",))
@@ -414,5 +447,7 @@ def _broker_ids(text: str) -> list[int]:
 
 
 def _fail_on_errors(rows: list[Row], what: str, besides: tuple[str, ...] = ()) -> None:
+    from kvorum.cli.reassigned_directories import name_of
+
     counted = [row for row in rows if row["error"] not in besides]
-    fail_on_errors(counted, what, lambda row: f"{row['topic']}-{row['partition']}")
+    fail_on_errors(counted, what, name_of)

@@ -1,7 +1,8 @@
 """The files of kafka-reassign-partitions: read, checked, written. Pure.
 
 There are two formats, both of version 1: `{"topics": [{"topic": "t"}]}` names topics to move, and
-`{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}` gives the target replicas.
+`{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}` gives the target replicas. A
+list "log_dirs" beside "replicas" names the data directory of each, or "any".
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from kvorum.runtime.errors import Rejected
 
 Assignment = dict[tuple[str, int], tuple[int, ...]]
 """Replicas by (topic, partition)."""
+
+LogDirs = Mapping[tuple[str, int, int], str]
+"""Paths of data directories by (topic, partition, broker id); replicas with "any" have none."""
+
+ANY = "any"
 
 _FORMS = {
     "topics": 'write {"topics": [{"topic": NAME}], "version": 1}',
@@ -54,25 +60,32 @@ def read_assignment(text: str) -> Assignment:
             raise BadFile(f"partition {name} stands twice in the file")
         if not replicas or len(set(replicas)) != len(replicas):
             raise BadFile(f"the replicas {list(replicas)} of {name} are none or repeat")
-        if len(row.get("log_dirs") or replicas) != len(replicas):
-            raise BadFile(f"log_dirs of {name} must be as many as its replicas")
-        if any(place != "any" for place in row.get("log_dirs") or ()):
-            raise BadFile(
-                f"log_dirs of {name}: only 'any' is served here; `kvorum brokers move-replicas` "
-                "moves replicas between the data directories of a broker"
-            )
+        _check_log_dirs(row.get("log_dirs"), name, replicas)
         found[key] = replicas
     return found
 
 
-def write_assignment(assignment: Assignment) -> str:
-    """The assignment as kafka-reassign-partitions prints it, on one line."""
+def read_log_dirs(text: str) -> dict[tuple[str, int, int], str]:
+    """The data directories that the file names. Raises BadFile if the file is invalid."""
+    read_assignment(text)
+    return {
+        (row["topic"], row["partition"], broker_id): path
+        for row in _rows(text, "partitions", inside="proposed")
+        for broker_id, path in zip(row["replicas"], row.get("log_dirs") or (), strict=False)
+        if path != ANY
+    }
+
+
+def write_assignment(assignment: Assignment, log_dirs: LogDirs | None = None) -> str:
+    """The assignment as kafka-reassign-partitions prints it, on one line. log_dirs: the directories
+    to name."""
+    known = log_dirs or {}
     rows = [
         {
             "topic": topic,
             "partition": partition,
             "replicas": list(replicas),
-            "log_dirs": ["any"] * len(replicas),
+            "log_dirs": [known.get((topic, partition, replica), ANY) for replica in replicas],
         }
         for (topic, partition), replicas in sorted(assignment.items())
     ]
@@ -160,6 +173,20 @@ def _partition(row: Any) -> tuple[tuple[str, int], tuple[int, ...]]:
         f"{json.dumps(row)} is not "
         '{"topic": NAME, "partition": NUMBER, "replicas": [BROKER ID, ...]}'
     )
+
+
+def _check_log_dirs(log_dirs: Any, name: str, replicas: Sequence[int]) -> None:
+    """Raise BadFile for a list of directories that does not fit the replicas of the partition."""
+    if not log_dirs:
+        return
+    if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
+        raise BadFile(f"log_dirs of {name} must be as many as its replicas")
+    for path in log_dirs:
+        if path != ANY and not (isinstance(path, str) and path.startswith("/")):
+            raise BadFile(
+                f"log_dirs of {name}: {json.dumps(path)} is neither {ANY!r} nor an absolute path; "
+                "`kvorum brokers log-dirs` shows the paths"
+            )
 
 
 def _is_int(value: Any) -> bool:

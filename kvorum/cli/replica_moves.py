@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from kvorum.cli.broker_directories import directories_of, places
 from kvorum.cli.common import INT32_MAX, INT64_MAX, cluster_options, show, show_outcomes
-from kvorum.client.failures import CommandFailed, fail_on_errors
+from kvorum.client.failures import CommandFailed, fail_on_errors, warn
 from kvorum.client.rights import on_cluster
 from kvorum.runtime.text import whole_number
 
 if TYPE_CHECKING:
+    from kvorum.cli.broker_directories import BrokerDirectories
     from kvorum.cli.directory_plan import Directory, Move, Replica
-    from kvorum.client.connection import KafkaConnection
     from kvorum.wire.log_dirs_codec import DescribedDirectory
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 POLL_S = 0.5
-_PLANNED = ["topic", "partition", "size_bytes", "source", "target"]
+_PLANNED = ["topic", "partition", "result", "size_bytes", "source", "target"]
 _OUTCOME = ["replica", "result", "source", "target"]
 
 
@@ -62,56 +65,59 @@ def move_replicas(
     if is_balance and target is not None:
         raise click.UsageError("--to is for named replicas and --from")
     named = _named(replicas)
-    connection = _connection(broker_id, options)
-    directories = _directories(connection, broker_id)
-    moves = _moves(directories, named, source=source, target=target)
-    rows = [
-        {"topic": move.replica[0], "partition": move.replica[1], **move._asdict()} for move in moves
-    ]
-    for row in rows:
-        del row["replica"]
+    asked = _asked(broker_id, options)
+    found = asked.described()
+    moves = _moves(found, named, source=source, target=target)
+    futures = places(found, is_future=True)
     if dry_run:
+        rows = [
+            {
+                "topic": move.replica[0],
+                "partition": move.replica[1],
+                "result": _result(move, futures, "to move"),
+                "size_bytes": move.size_bytes,
+                "source": move.source,
+                "target": move.target,
+            }
+            for move in moves
+        ]
         show(options["output"], rows, _PLANNED)
         return
     if throttle is not None:
         _set_throttle(broker_id, throttle, options)
-    errors = _alter(connection, moves)
+    errors = asked.alter({move.replica: move.target for move in moves})
+    is_waiting = is_waiting and all(error == "NONE" for error in errors.values())
+    if is_waiting:
+        _wait(asked, moves, _outage_s_max(options))
+    done = "moved" if is_waiting else "moving"
     outcomes = [
         {
-            "replica": f"{topic}:{partition}",
-            "error": errors.get((topic, partition), "UNKNOWN_SERVER_ERROR"),
-            "source": source_path,
-            "target": target_path,
+            "replica": f"{move.replica[0]}:{move.replica[1]}",
+            "error": (error := errors[move.replica]),
+            "result": _result(move, futures, done) if error == "NONE" else error,
+            "source": move.source,
+            "target": move.target,
         }
-        for (topic, partition), _, source_path, target_path in moves
+        for move in moves
     ]
-    if is_waiting and all(row["error"] == "NONE" for row in outcomes):
-        _wait(connection, broker_id, moves)
-    show_outcomes(options["output"], outcomes, _OUTCOME, done="moved" if is_waiting else "moving")
+    show_outcomes(options["output"], outcomes, _OUTCOME, done=done)
     fail_on_errors(outcomes, "not moved", lambda row: row["replica"], lambda _: on_cluster("ALTER"))
 
 
-def _connection(broker_id: int, options: dict[str, Any]) -> KafkaConnection:
+def _asked(broker_id: int, options: dict[str, Any]) -> BrokerDirectories:
     from kvorum.cli.backends import open_backend
-    from kvorum.client.connection import KafkaConnection
 
     backend = open_backend(
         options["bootstrap_server"], options["bootstrap_controller"], options["timeout"]
     )
-    for row in backend.brokers():
-        if row["broker_id"] == broker_id:
-            return KafkaConnection([(row["host"], row["port"])], options["timeout"])
-    raise CommandFailed(f"broker {broker_id} is not registered")
+    return directories_of(backend, broker_id, options)
 
 
-def _directories(connection: KafkaConnection, broker_id: int) -> list[DescribedDirectory]:
-    from kvorum.client.failures import check
-    from kvorum.wire.log_dirs_codec import read_answer
-
-    answer = connection.ask("describe_log_dirs", 35, 4, {"topics": None}, flexible=True)
-    error, found = read_answer(answer[1:])  # skip the header's empty tagged fields
-    check(error, None, f"broker {broker_id}", on_cluster("DESCRIBE"))
-    return found
+def _result(move: Move, futures: Mapping[Replica, str], done: str) -> str:
+    """futures: where the replicas went that were moving when the command began."""
+    if move.source != move.target:
+        return done
+    return "there already, its move ends" if move.replica in futures else "there already"
 
 
 def _named(replicas: tuple[str, ...]) -> list[Replica]:
@@ -180,46 +186,46 @@ def _set_throttle(broker_id: int, bytes_per_second: int, options: dict[str, Any]
     configs.alter_configs("broker", str(broker_id), [change], dry_run=False)
 
 
-def _alter(connection: KafkaConnection, moves: list[Move]) -> dict[Replica, str]:
-    """The error of each move, NONE if it has begun."""
-    from kvorum.runtime.errors import error_code_of
-
-    dirs: dict[str, dict[str, list[int]]] = {}
-    for (topic, partition), _, _, target in moves:
-        dirs.setdefault(target, {}).setdefault(topic, []).append(partition)
-    if not dirs:
-        return {}
-    values = {
-        "dirs": [
-            {
-                "path": path,
-                "topics": [{"name": t, "partitions": numbers} for t, numbers in topics.items()],
-            }
-            for path, topics in dirs.items()
-        ]
-    }
-    answer = connection.call("alter_replica_log_dirs", 34, 2, values, flexible=True)
-    return {
-        (topic.topic_name, row.partition_index): error_code_of(row.error_code.value).name
-        for topic in answer.results
-        for row in topic.partitions
-    }
+def _outage_s_max(options: dict[str, Any]) -> float | None:
+    """The --timeout that the user has given; its default is too short for the restart of a
+    broker."""
+    given = click.get_current_context().get_parameter_source("timeout")
+    return float(options["timeout"]) if given is ParameterSource.COMMANDLINE else None
 
 
-def _wait(connection: KafkaConnection, broker_id: int, moves: list[Move]) -> None:
-    """Wait until no move of these is under way. Raises CommandFailed if one has ended without its
-    replica in the target."""
-    while True:
-        found = _directories(connection, broker_id)
-        futures = {(r.topic, r.partition_id) for d in found for r in d.contents if r.is_future}
-        if not futures & {move.replica for move in moves}:
-            break
+def _wait(asked: BrokerDirectories, moves: list[Move], outage_s_max: float | None) -> None:
+    """Wait until no move of these is under way. A broker that restarts continues its moves, so the
+    wait goes on meanwhile; outage_s_max: None for as long as it takes.
+
+    Raises CommandFailed if a move has ended without its replica in the target."""
+    found = _next_described(asked, outage_s_max)
+    while places(found, is_future=True).keys() & {move.replica for move in moves}:
         time.sleep(POLL_S)
-    place = {replica: d.path for d in map(_planned, found) for replica in d.sizes}
+        found = _next_described(asked, outage_s_max)
+    place = places(found)
     left = [move for move in moves if place.get(move.replica) != move.target]
     if left:
         names = ", ".join(f"{topic}:{partition}" for (topic, partition), *_ in left[:5])
         raise CommandFailed(
-            f"{len(left)} moves have ended without their swap ({names}): another move or a failed "
-            "disk; the broker's log says why"
+            f"{len(left)} moves have ended without their swap ({names}): no room in the target, "
+            "another move or a failed disk; the broker's log says why"
         )
+
+
+def _next_described(
+    asked: BrokerDirectories, outage_s_max: float | None
+) -> list[DescribedDirectory]:
+    """The broker's next answer. Raises BrokerGone after an outage of outage_s_max."""
+    from kvorum.client.connection import BrokerGone
+
+    since_s: float | None = None
+    while True:
+        try:
+            return asked.described()
+        except BrokerGone as error:
+            if since_s is None:
+                since_s = time.monotonic()
+                warn(f"{error.reason}; its moves go on when it is back: waiting for it")
+            if outage_s_max is not None and time.monotonic() >= since_s + outage_s_max:
+                raise
+        time.sleep(POLL_S)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.live.by_hand import HandMade
 from tests.live.clients import Load, Topics, assert_nothing_lost
-from tests.live.cluster import run_kvorum
+from tests.live.cluster import Command, run_kvorum
 from tests.polling import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -128,3 +128,90 @@ def test_the_command_moves_named_replicas_and_balances_the_rest(made: HandMade) 
     set_config(made, "cordoned.log.dirs", second)
     assert "INVALID_REPLICA_ASSIGNMENT" in refused("101", "t:0", "--to", second)
     assert "not cordoned" in refused("101", "--from", first)
+
+
+def test_the_wait_for_a_move_outlives_a_restart_of_the_broker(made: HandMade) -> None:
+    Topics(made.bootstrap).create("t", 1, 1)
+    load = Load(made.bootstrap, "t", 1)
+    load.wait_more(2_000)
+    load.finish()
+    (source,) = (row["log_dir"] for row in rows(made) if row["replicas"])
+    (target,) = set(paths(made)) - {source}
+    errors = made.folder / "wait.err"
+    wait = Command(
+        "brokers", "move-replicas", "101", "t:0", "--to", target, "--throttle", "1", "--wait",
+        "-b", made.bootstrap, error_file=errors,
+    )  # fmt: skip
+    eventually(lambda: sum(row["moving_in"] for row in rows(made)) == 1, "the move is under way")
+    made.kill("broker-101")
+    eventually(lambda: "waiting for it" in errors.read_text(), "the command waits for the broker")
+    made.start("broker-101")
+    eventually(lambda: rows(made), "it serves")
+    set_config(made, RATE, str(1 << 40))
+    assert wait.wait() == 0, errors.read_text()
+    assert errors.read_text().count("\n") == 1
+    assert wait.lines[-1].split()[:2] == ["t:0", "moved"]
+    done = run_kvorum(
+        "brokers", "move-replicas", "101", "t:0", "--to", target, "-b", made.bootstrap
+    )  # fmt: skip
+    assert "there already" in done.stdout
+
+
+def test_a_reassignment_moves_replicas_to_the_directories_of_its_file(tmp_path: Path) -> None:
+    """One replica changes its directory, one comes to another broker; then the printed way back."""
+    made = HandMade(tmp_path, controllers=1, brokers=2)
+    try:
+        for name in ("broker-101", "broker-102"):
+            first = made.data(name)
+            made.change(name, log_dirs=f"{first},{first}-b", metadata_log_dir=f"{first}-meta")
+        made.start("controller-1", "broker-101", "broker-102")
+        eventually(lambda: len(kvorum_rows(made)) == 4, "both serve")
+        kvorum(made, "topics", "create", "t", "--replica-assignment", "101")
+        ((source, _),) = (key for key in places(made))
+        (target,) = set(paths(made)) - {source}
+        far = f"{made.properties('broker-102')['log.dirs']}".split(",")[1]
+        plan = tmp_path / "plan.json"
+        partition = {"topic": "t", "partition": 0, "replicas": [101, 102]}
+        write(plan, {**partition, "log_dirs": [target, far]})
+        begun = kvorum(made, "partitions", "reassign", "--execute", str(plan))
+        assert begun["before"]["partitions"] == [
+            {**partition, "replicas": [101], "log_dirs": [source]}
+        ]
+        assert [row["log_dir"] for row in begun["log_dirs"]] == [target, far]
+        assert {row["error"] for row in begun["log_dirs"]} == {"NONE"}
+        eventually(lambda: states(made, plan) == ["complete"] * 3, "the move is complete")
+        assert places(made) == {(target, 101), (far, 102)}
+        assert kvorum(made, "partitions", "reassign", "--cancel", str(plan)) == []
+
+        plan.write_text(json.dumps(begun["before"]))
+        kvorum(made, "partitions", "reassign", "--execute", str(plan))
+        eventually(lambda: states(made, plan) == ["complete"] * 2, "the way back is complete")
+        eventually(lambda: places(made) == {(source, 101)}, "the other replica is deleted")
+        write(plan, {**partition, "replicas": [101], "log_dirs": [target]})
+        done = run_kvorum(
+            "partitions", "reassign", "--verify", str(plan), "-b", made.bootstrap
+        )  # fmt: skip
+        assert done.returncode == 1 and "t-0 at broker 101" in done.stderr
+    finally:
+        made.close()
+
+
+def kvorum_rows(made: HandMade) -> list[dict[str, Any]]:
+    done = run_kvorum("brokers", "log-dirs", "-b", made.bootstrap, "-o", "json")
+    return json.loads(done.stdout) if done.returncode == 0 else []
+
+
+def places(made: HandMade) -> set[tuple[str, int]]:
+    """The directories that have replicas, each with its broker."""
+    return {(row["log_dir"], row["broker_id"]) for row in kvorum_rows(made) if row["replicas"]}
+
+
+def states(made: HandMade, plan: Path) -> list[str]:
+    done = run_kvorum(
+        "partitions", "reassign", "--verify", str(plan), "-b", made.bootstrap, "-o", "json"
+    )  # fmt: skip
+    return [row["state"] for row in json.loads(done.stdout)]
+
+
+def write(plan: Path, partition: dict[str, Any]) -> None:
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))

@@ -104,6 +104,9 @@ def test_a_directory_fails_under_load_and_the_other_one_goes_on(made: HandMade) 
     assert f"log directory {lost} is offline" in said and "ENOTDIR" in said
     shown = run_kvorum("brokers", "log-dirs", "101", "-b", bootstrap(made), "-o", "json")
     assert shown.returncode == 1
+    health = run_kvorum("health", "-b", bootstrap(made))
+    assert health.returncode == 4
+    assert f"3 of 4 online; offline: broker 101 {lost} (" in health.stdout
     states = {Path(row["log_dir"]).name: row["state"] for row in json.loads(shown.stdout)}
     assert states == {kept.name: "online", lost.name: "offline"}
     assert len({row["directory_id"] for row in json.loads(shown.stdout)} - {None}) == 2

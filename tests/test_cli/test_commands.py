@@ -323,6 +323,7 @@ def test_a_healthy_cluster_passes_every_check(via):
     assert found["is_healthy"]
     assert [check["check"] for check in found["checks"]] == [
         "leader", "voters", "brokers", "offline partitions", "under min ISR", "under-replicated",
+        "log directories",
     ]  # fmt: skip
     code, out, _ = via("health")
     assert code == 0 and out.splitlines()[0].split() == ["CHECK", "STATE", "DETAIL"]

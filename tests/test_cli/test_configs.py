@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from kvorum.cli.configs import configs
 from kvorum.cli.main import main
+from kvorum.client.configs.broker_configs import BrokerConfigs
+from kvorum.client.failures import CommandFailed
 from tests.live.cluster import Cluster
 from tests.polling import eventually
 
@@ -126,6 +128,16 @@ def test_brokers_and_their_default(via):
     eventually(lambda: found() == {}, "every broker shows that nothing is set")
 
 
+def test_a_brokers_directories_are_cordoned_through_any_other_broker(via, cluster):
+    if via.name == "controller":
+        pytest.skip("a controller knows no paths")
+    path = str(cluster.data_dir / "broker-102")
+    own = ("--entity", "broker", "--name", "102")
+    json_of(via, "alter", *own, "--set", f"cordoned.log.dirs={path}")
+    assert values(json_of(via, "describe", *own))["broker=102", "cordoned.log.dirs"][0] == "*"
+    json_of(via, "alter", *own, "--delete", "cordoned.log.dirs")
+
+
 def test_all_needs_a_broker_who_knows_its_file(via, topic):
     one = ("--entity", "topic", "--name", topic, "--all")
     if via.name == "controller":
@@ -232,6 +244,47 @@ def test_help_imports_neither_the_table_nor_grpc():
         "sys.exit(any(n.startswith(heavy) for n in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "asked"),
+    [
+        ("topic", "101", "segment.ms", "any"),
+        ("broker", "", "max.connections", "any"),
+        ("broker", "101", "max.connections", "101"),
+        ("broker", "102", "max.connections", "any"),
+        ("broker", "103", "max.connections", "any"),
+        ("broker", "104", "max.connections", "any"),
+        ("broker", "102", "cordoned.log.dirs", None),
+        ("broker", "103", "ssl.keystore.location", None),
+        ("broker-logger", "103", "root", None),
+    ],
+)
+def test_a_broker_that_is_down_is_replaced_unless_it_alone_can_check(kind, name, key, asked):
+    """101 serves, 102 is fenced, 103 has just died, 104 was never registered."""
+
+    class Configs(BrokerConfigs):
+        connection = "any"
+
+        def __init__(self):
+            pass
+
+        def brokers(self):
+            return [{"broker_id": i, "is_fenced": i == 102} for i in (101, 102, 103)]
+
+        def _connection_to(self, broker_id):
+            if broker_id != "101":
+                raise CommandFailed("no broker reachable")
+            return broker_id
+
+    def found():
+        return Configs()._connection_for(kind, name, [("set", key, "1")])
+
+    if asked is None:
+        with pytest.raises(CommandFailed):
+            found()
+    else:
+        assert found() == asked
 
 
 @pytest.mark.parametrize("name", ["my.plugin.password", "listener.name.c.ssl.keystore.key"])

@@ -15,6 +15,7 @@ from kvorum.cli.reassignment_file import (
     BadFile,
     generate,
     read_assignment,
+    read_log_dirs,
     read_topics,
     usable_brokers,
     write_assignment,
@@ -48,12 +49,16 @@ def test_what_is_written_is_read_back():
         ({"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}, "repeat"),
         ({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}, "twice"),
         (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["data"]}]},
+            'log_dirs of t-0: "data" is neither',
+        ),
+        (
             {
                 "partitions": [
-                    {"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}
+                    {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["/data"]}
                 ]
             },
-            "log_dirs",
+            "as many as its replicas",
         ),
     ],
 )
@@ -61,6 +66,16 @@ def test_a_file_that_will_not_do_is_refused_with_the_reason(document, words):
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(CommandFailed, match=words):
         read_assignment(text)
+
+
+def test_the_directories_of_a_file_are_read_and_written_by_replica():
+    assignment = {("t", 0): (1, 2), ("t", 1): (2,)}
+    log_dirs = {("t", 0, 2): "/disk2", ("t", 1, 2): "/disk1"}
+    text = write_assignment(assignment, log_dirs)
+    assert '"log_dirs":["any","/disk2"]' in text
+    assert read_assignment(text) == assignment
+    assert read_log_dirs(text) == log_dirs
+    assert read_log_dirs(write_assignment(assignment)) == {}
 
 
 def test_the_answer_of_generate_is_a_plan():
@@ -195,6 +210,13 @@ class TestLive:
             "the move is complete",
         )
         assert json_of(via, "partitions", "reassign", "--list") == []
+        generated["proposed"]["partitions"][0]["log_dirs"] = ["/nowhere"]
+        plan.write_text(json.dumps(generated))
+        code, _, err = via("partitions", "reassign", "--execute", plan)
+        assert code == 1
+        asked = "no online data directory /nowhere" if via.name == "broker" else "give -b BROKER"
+        assert asked in err
+        plan.write_text(json.dumps({**generated, "proposed": generated["current"]}))
         code, out, err = via("partitions", "reassign", "--cancel", plan, "-o", "json")
         assert (code, json.loads(out)) == (0, [])
         assert "nothing is cancelled" in err

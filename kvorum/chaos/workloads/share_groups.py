@@ -7,7 +7,6 @@ import itertools
 import random
 import select
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -27,6 +26,7 @@ from kvorum.chaos.workloads.clients import QUICK_SHARE
 from kvorum.chaos.workloads.share_member import ShareSession, piped_event, start_line
 from kvorum.chaos.workloads.worker import LoadThread
 from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.python_module import module_command
 
 _ADMIN_TIMEOUT_S = 20.0
 _LOOK_S = 0.2
@@ -163,7 +163,7 @@ class ShareMember(LoadThread):
 
     def _be_killed(self, process: str, seed: int, stop: threading.Event, length_s: float) -> None:
         """A session as a process, which is killed after length_s with records in hand."""
-        command = [sys.executable, "-m", "kvorum.chaos.workloads.share_member"]
+        command = module_command("kvorum.chaos.workloads.share_member")
         with tempfile.TemporaryFile() as complaints:
             # In a session of its own it does not get a Ctrl-C at the terminal.
             member = subprocess.Popen(

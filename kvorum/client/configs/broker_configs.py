@@ -21,6 +21,7 @@ from kvorum.client.configs.config_rows import (
 from kvorum.client.failures import CommandFailed, Row, check
 from kvorum.client.rights import Right, on_cluster, on_group, on_topic
 from kvorum.metadata.configs.config_keys import is_certificate_key
+from kvorum.metadata.configs.cordons import CORDONED_LOG_DIRS
 from kvorum.metadata.configs.effective import CLUSTER_DEFAULT
 from kvorum.metadata.configs.effective import ConfigSource as Source
 from kvorum.metadata.configs.loggers import SOURCE as LOGGER_SOURCE
@@ -37,7 +38,8 @@ _SET_SOURCES: dict[str, tuple[int, ...]] = {
 
 
 class BrokerConfigs(BrokerBackend):
-    """Requests through any broker; a broker's own configs are read from that broker."""
+    """Requests through any broker; for a broker's own configs that broker is asked, as Kafka's
+    clients do."""
 
     def __init__(self, addresses: list[tuple[str, int]], timeout_s: float) -> None:
         super().__init__(addresses, timeout_s)
@@ -53,13 +55,7 @@ class BrokerConfigs(BrokerBackend):
         self, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool
     ) -> str:
         request = alteration(kind, name, changes, dry_run=dry_run)
-        # Only the broker itself can change its loggers, and read the files of its certificates.
-        is_own = kind == BROKER_LOGGER or (
-            kind == "broker"
-            and name != CLUSTER_DEFAULT
-            and any(op == "set" and is_certificate_key(key) for op, key, _ in changes)
-        )
-        connection = self._connection_to(name) if is_own else self.connection
+        connection = self._connection_for(kind, name, changes)
         try:
             reply = self._alter(connection, request, dry_run=dry_run)
         finally:
@@ -207,6 +203,25 @@ class BrokerConfigs(BrokerBackend):
             if is_all or c.config_source in _SET_SOURCES[kind]
         ]
 
+    def _connection_for(self, kind: str, name: str, changes: Sequence[Change]) -> Any:
+        """The connection for a change of these configs. Any broker forwards one of a broker that is
+        down, unless only the broker itself can check it."""
+        is_broker = kind == "broker" and name != CLUSTER_DEFAULT
+        if not is_broker and kind != BROKER_LOGGER:
+            return self.connection
+        is_own = kind == BROKER_LOGGER or any(_is_checked_by_its_broker(c) for c in changes)
+        is_active = any(
+            str(row["broker_id"]) == name and not row["is_fenced"] for row in self.brokers()
+        )
+        if not is_own and not is_active:
+            return self.connection
+        try:
+            return self._connection_to(name)
+        except CommandFailed:
+            if is_own:
+                raise
+            return self.connection
+
     def _connection_to(self, broker_id: str) -> Any:
         from kvorum.client.connection import KafkaConnection
 
@@ -223,6 +238,14 @@ class BrokerConfigs(BrokerBackend):
         raise CommandFailed(
             f"broker {broker_id} is not registered; for a controller give --bootstrap-controller"
         )
+
+
+def _is_checked_by_its_broker(change: Change) -> bool:
+    """True for the files of certificates and the paths of data directories."""
+    operation, key, _ = change
+    if key == CORDONED_LOG_DIRS:
+        return operation != "delete"
+    return operation == "set" and is_certificate_key(key)
 
 
 def _right(operation: str, kind: str, name: str) -> Right:

@@ -22,6 +22,7 @@ from pathlib import Path
 from kvorum.chaos.live.host.toxiproxy import Toxiproxy
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.errors import KvorumError
+from kvorum.runtime.python_module import module_command
 
 HEARTBEAT = "heartbeat"
 JOURNAL = "down.json"
@@ -159,7 +160,7 @@ def heal(journal: Journal) -> list[str]:
 
 def start_dead_man(folder: Path, *, heal_after_ms: int) -> subprocess.Popen[bytes]:
     """Start the timer, detached: it outlives this process. The heartbeat file must be there."""
-    command = [sys.executable, "-m", "kvorum.chaos.live.systems.dead_man"]
+    command = module_command("kvorum.chaos.live.systems.dead_man")
     command += [str(folder), str(heal_after_ms)]
     with open(folder / LOG, "ab") as log:
         return subprocess.Popen(

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,7 @@ from kvorum.runtime.config import dump_properties
 from kvorum.runtime.disk import OsDisk
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.private_files import private_files
+from kvorum.runtime.python_module import module_command
 
 #: Time for a clean stop of every node, with snapshots and clean-shutdown markers.
 _STOP_TIMEOUT_MS = 20_000
@@ -102,7 +102,7 @@ class KvorumSystem(OwnCluster):
 
     def command(self, links_file: str) -> list[str]:
         """The command line that starts the cluster."""
-        command = [sys.executable, "-m", "kvorum", "dev"]
+        command = module_command("kvorum", "dev")
         command += ["--controllers", str(self._shape.controllers)]
         command += ["--brokers", str(self._shape.brokers)]
         if self._shape.is_secure:
@@ -129,7 +129,7 @@ class KvorumSystem(OwnCluster):
 
     def roll_command(self) -> list[str]:
         """`kvorum cluster roll` on this cluster, through the addresses that its clients have."""
-        command = [sys.executable, "-m", "kvorum", "cluster", "roll"]
+        command = module_command("kvorum", "cluster", "roll")
         command += ["--data-dir", self.data_dir, "-b", self.bootstrap()]
         if self._shape.is_secure:
             command += ["--command-config", admin_file(self.data_dir)]
