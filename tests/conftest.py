@@ -38,6 +38,7 @@ def pytest_xdist_auto_num_workers():
 #: minutes each; what they cover, others touch in `make test`.
 LONG = (
     "tests/test_chaos/test_short_experiments_two.py",
+    "tests/live/test_tour.py",
     "tests/test_chaos/test_short_experiments_one.py",
     "tests/live/test_wheel.py",
     "tests/test_analytics/test_kafka_source.py",

@@ -119,6 +119,9 @@ chaos diff chaos-runs/FIRST chaos-runs/SECOND
 chaos duel leader-kill
 chaos export chaos-runs/RUN --format edn
 chaos sim --seed 0 --count 100
+tour
+tour elections --pause
+tour 2 -o json
 demo --out demo
 lake add chaos-runs/RUN --lake lake
 lake list --lake lake

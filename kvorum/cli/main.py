@@ -20,7 +20,7 @@ _NOUNS = {
     "init": ("kvorum.cli.init:init", "Write the configuration of a cluster's nodes."),
     "controller": ("kvorum.cli.node:controller", "Run one controller from a TOML file."),
     "broker": ("kvorum.cli.node:broker", "Run one broker from a TOML file."),
-    "health": ("kvorum.cli.health:health", "Check leader, voters, brokers and partitions."),
+    "health": ("kvorum.cli.health:health", "Check leader, voters, brokers, partitions, disks."),
     "cluster": (
         "kvorum.cli.cluster:cluster",
         "May a node be restarted? Restart all, one after the other.",
@@ -58,6 +58,7 @@ _NOUNS = {
     "certs": ("kvorum.cli.certs:certs", "Certificates for TLS on a laptop or in a lab."),
     "console": ("kvorum.cli.console:console", "Serve a page that shows the cluster."),
     "chaos": ("kvorum.cli.chaos:chaos", "Run experiments on a real cluster, or simulations."),
+    "tour": ("kvorum.cli.tour:tour", "Lessons: a claim, and the commands that show it."),
     "demo": ("kvorum.cli.demo:demo", "Break a cluster under load, check it, analyse it."),
     "lake": ("kvorum.cli.lake:lake", "Runs and exported metadata as Parquet, for Spark."),
     "profile": ("kvorum.cli.profile:profile", "Named sets of options: addresses, output, timeout."),

@@ -1,0 +1,61 @@
+"""Lesson 6."""
+
+from __future__ import annotations
+
+from kvorum.tour.lesson import PATIENT, Lesson
+from kvorum.tour.stage import Stage
+from kvorum.tour.telling import rows_of
+
+_DESCRIBE = "kvorum topics describe orders"
+
+
+def show(stage: Stage) -> None:
+    stage.run("kvorum topics create orders --partitions 1")
+    (partition,) = stage.rows(_DESCRIBE)
+    leader, *followers = partition["REPLICAS"].split(",")
+    stage.run("kvorum produce orders --acks all before")
+    stage.say("The followers are paused. The leader takes three records, then it dies.")
+    paused = " ".join(str(stage.process_of(f"broker-{broker}")) for broker in followers)
+    stage.run(f"kill -STOP {paused}")
+    stage.run("kvorum produce orders --acks 0 asked-0")
+    stage.run("kvorum produce orders --acks 1 asked-1")
+    stage.run_in_vain("kvorum produce orders --acks all --delivery-timeout 2 asked-all")
+    dumped = stage.run(
+        f"kvorum log dump --print-data-log lab/broker-{leader}/orders-0/00000000000000000000.log "
+        "| grep payload"
+    )
+    stage.fact("The leader's log has all of them.", "asked-1" in dumped and "asked-all" in dumped)
+    stage.run(f"kill -9 {stage.process_of(f'broker-{leader}')} && kill -CONT {paused}")
+    out = stage.wait_for(_DESCRIBE, lambda out: _leader(out) in followers)
+    stage.fact(f"Broker {_leader(out)} leads; it was in the ISR.", _leader(out) in followers)
+    read = stage.wait_for("kvorum consume orders", lambda out: "before" in out)
+    stage.fact("before: there. It was acknowledged by all.", "before" in read)
+    stage.fact("asked-0: gone. Nobody was to tell, and nobody told.", "asked-0" not in read)
+    stage.fact("asked-1: gone, though its producer was told that it is written.",
+               "asked-1" not in read)  # fmt: skip
+    stage.fact(
+        "asked-all: gone too, and its producer knows: it was never acknowledged.",
+        "asked-all" not in read,
+    )
+
+
+def _leader(out: str) -> str:
+    rows = rows_of(out)
+    return rows[0]["LEADER"] if rows else ""
+
+
+LESSON = Lesson(
+    number=6,
+    name="acks",
+    title="acks=0, 1, all: what an answer means",
+    claim=(
+        "acks says who has the record when the producer is told: nobody knows (0), the leader (1), "
+        "every replica in sync (all). Only the last survives the leader's death."
+    ),
+    show=show,
+    seen="an acknowledged record that is gone, and a refused one that nobody relies on.",
+    code="kvorum/broker/partition/replica.py",
+    page="docs/walks/produce.md",
+    try_next="kvorum chaos run leader-kill.yaml, which counts them under load",
+    properties=("replica.lag.time.max.ms=30000", *PATIENT),
+)

@@ -1,0 +1,72 @@
+"""Lesson 9."""
+
+from __future__ import annotations
+
+import re
+
+from kvorum.tour.lesson import Lesson
+from kvorum.tour.stage import Stage
+
+_STATUS = "kvorum quorum status"
+_LEADER = re.compile(r"LeaderId:\s+(-?\d+)")
+_EPOCH = re.compile(r"LeaderEpoch:\s+(\d+)")
+
+
+def show(stage: Stage) -> None:
+    before = stage.run(_STATUS)
+    leader, epoch = _number(_LEADER, before), _number(_EPOCH, before)
+    stage.say(f"Controller {leader} leads in epoch {epoch}. It dies.")
+    stage.run(f"kill -9 {stage.process_of(f'controller-{leader}')}")
+    after = stage.wait_for(_STATUS, lambda out: _number(_LEADER, out) not in (leader, -1))
+    second, later = _number(_LEADER, after), _number(_EPOCH, after)
+    stage.fact(f"Controller {second} leads, in a later epoch: {later}.", later > epoch)
+    told = stage.run("kvorum quorum timeline | tail -12")
+    stage.fact(
+        "It had asked whether it would be elected (pre-vote), then for votes; two of three are a "
+        "majority.",
+        "pre-vote" in told and f"leader={second}" in told,
+    )
+    stage.run("kvorum topics create made-by-the-second --partitions 1")
+    stage.fact("Two controllers of three go on: a topic was made.", True)
+
+    stage.say(f"A second controller dies, {second}. One is left.")
+    stage.run(f"kill -9 {stage.process_of(f'controller-{second}')}")
+    stage.run_in_vain("kvorum topics create never --partitions 1 --timeout 3")
+    stage.fact("One controller of three elects nobody: nothing can be changed.", True)
+    stage.run("kvorum produce made-by-the-second --acks all --no-idempotence still-served")
+    stage.fact(
+        "Records are still served: brokers need no controller for that. (A new idempotent "
+        "producer does: its id comes from one.)",
+        True,
+    )
+
+    stage.run(f"kvorum dev restart controller-{leader} controller-{second} --data-dir lab")
+    last = stage.wait_for(_STATUS, lambda out: _number(_LEADER, out) != -1)
+    stage.fact(
+        f"The dead ones are back, in epoch {_number(_EPOCH, last)}; no epoch has two leaders.",
+        _number(_EPOCH, last) > later or _number(_LEADER, last) == second,
+    )
+    topics = stage.run("kvorum topics list -o name")
+    stage.fact("What was committed is there, what was refused is not.", "never" not in topics)
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.search(text)
+    return -1 if found is None else int(found.group(1))
+
+
+LESSON = Lesson(
+    number=9,
+    name="elections",
+    title="A majority elects, a minority waits",
+    claim=(
+        "Of three controllers two elect a leader, in an epoch that no earlier leader had; one "
+        "alone elects nobody, and what it cannot commit it refuses."
+    ),
+    show=show,
+    seen="epochs that only rise, and a service that goes on while its controllers are away.",
+    code="kvorum/raft/core/election.py",
+    page="docs/protocol/election.md",
+    try_next="kvorum quorum replication, while you kill the leader again",
+    controllers=3,
+)

@@ -1,0 +1,58 @@
+"""Lesson 5."""
+
+from __future__ import annotations
+
+from kvorum.tour.lesson import PATIENT, Lesson
+from kvorum.tour.stage import Stage
+from kvorum.tour.telling import rows_of
+
+_DESCRIBE = "kvorum topics describe orders"
+
+
+def show(stage: Stage) -> None:
+    stage.run("kvorum topics create orders --partitions 1")
+    (partition,) = stage.rows(_DESCRIBE)
+    leader, slow = partition["LEADER"], partition["REPLICAS"].split(",")[-1]
+    stage.run("kvorum produce orders --acks all one")
+    stage.say(f"Follower {slow} stops fetching: its process is paused.")
+    paused = stage.process_of(f"broker-{slow}")
+    stage.run(f"kill -STOP {paused}")
+    stage.run("kvorum produce orders --acks 1 two")
+    log = f"lab/broker-{leader}/orders-0/00000000000000000000.log"
+    dumped = stage.run(f"kvorum log dump {log}")
+    stage.fact("The leader's log ends at offset 2: it has both.", "baseOffset: 1 " in dumped)
+    read = stage.run("kvorum consume orders")
+    stage.fact(
+        "A consumer gets the first alone: the high watermark is 1, since a replica of the ISR has "
+        "not fetched the second.",
+        "one" in read and "two" not in read,
+    )
+    stage.say("After replica.lag.time.max.ms, 8 seconds here, the leader goes on without it.")
+    stage.wait_for(_DESCRIBE, lambda out: slow not in _isr(out))
+    read = stage.wait_for("kvorum consume orders", lambda out: "two" in out)
+    stage.fact("The high watermark is 2: both replicas that are in sync have it.", "two" in read)
+    stage.run(f"kill -CONT {paused}")
+    stage.wait_for(_DESCRIBE, lambda out: slow in _isr(out))
+    stage.fact(f"Once {slow} has caught up, it is in the ISR again.", True)
+
+
+def _isr(out: str) -> list[str]:
+    rows = rows_of(out)
+    return rows[0]["ISR"].split(",") if rows else []
+
+
+LESSON = Lesson(
+    number=5,
+    name="high-watermark",
+    title="Log end, high watermark and ISR",
+    claim=(
+        "A record is committed when every replica of the ISR has it: consumers read up to that "
+        "offset, the high watermark. A slow follower holds it up until it is out of the ISR."
+    ),
+    show=show,
+    seen="one log with two ends, and a set of replicas that shrinks so that the service goes on.",
+    code="kvorum/broker/partition/core/partition.py",
+    page="docs/walks/produce.md",
+    try_next="the same with --acks all: it waits for as long as the ISR does",
+    properties=("replica.lag.time.max.ms=8000", *PATIENT),
+)

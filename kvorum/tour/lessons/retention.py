@@ -1,0 +1,56 @@
+"""Lesson 16."""
+
+from __future__ import annotations
+
+from kvorum.tour.lesson import Lesson
+from kvorum.tour.stage import Stage
+
+_MIB = 1 << 20
+
+
+def show(stage: Stage) -> None:
+    stage.run(
+        f"kvorum topics create sized --partitions 1 --config segment.bytes={_MIB} "
+        f"--config retention.bytes={2 * _MIB}"
+    )
+    stage.run("yes 'a line of some length, again and again' | head -130000 > lines")
+    stage.run("kvorum produce sized --acks 1 --file lines")
+    folder = "lab/broker-101/sized-0"
+    listed = stage.wait_for(f"ls -l {folder} | grep 'log$'", lambda out: f"{0:020}.log" not in out)
+    stage.fact("Whole segments go, from the oldest on.", f"{0:020}.log" not in listed)
+    sizes = [int(line.split()[4]) for line in listed.splitlines() if line.endswith(".log")]
+    stage.fact(
+        f"{sum(sizes)} bytes are left, retention.bytes and less than a segment more: the first "
+        "segment whose loss would leave too little stays whole.",
+        2 * _MIB <= sum(sizes) < 3 * _MIB + _MIB // 8,
+    )
+    first = stage.run("kvorum consume sized --offset start -n 1 --format '%o\\n'").split()[0]
+    stage.fact(f"Consumers begin at the log start, offset {first}.", int(first) > 0)
+
+    stage.say("By time: a segment goes when its newest record is too old.")
+    stage.run("kvorum topics create timed --partitions 1 --config retention.ms=60000")
+    stage.run("kvorum topics create mixed --partitions 1 --config retention.ms=60000")
+    stage.run("kvorum produce timed --timestamp 2020-01-01T00:00:00Z old")
+    stage.write("both", '{"value": "old", "timestamp": "2020-01-01T00:00:00Z"}\n{"value": "new"}\n')
+    stage.run("cat both && kvorum produce mixed -f json --file both")
+    read = stage.wait_for("kvorum consume timed", lambda out: "old" not in out)
+    stage.fact("A segment of old records alone is gone.", "old" not in read)
+    read = stage.run("kvorum consume mixed")
+    stage.fact("An old record beside a new one, in one segment, stays.", "old" in read)
+
+
+LESSON = Lesson(
+    number=16,
+    name="retention",
+    title="Retention deletes whole segments",
+    claim=(
+        "Retention by size or by time never deletes a record, it deletes segments: so more stays "
+        "than was asked for, and an old record lives as long as the newest one in its file."
+    ),
+    show=show,
+    seen="why a topic is larger than its retention.bytes, and how a record outlives its time.",
+    code="kvorum/storage/log/retention.py",
+    page="docs/log.md",
+    try_next="kvorum topics trim sized --offset 100000",
+    properties=("log.retention.check.interval.ms=500",),
+)

@@ -1,0 +1,60 @@
+"""Lesson 10."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kvorum.tour.lesson import Lesson
+from kvorum.tour.stage import Stage
+
+_HIGH_WATERMARK = re.compile(r"HighWatermark:\s+(\d+)")
+
+
+def show(stage: Stage) -> None:
+    before = _end(stage)
+    stage.run("kvorum topics create orders --partitions 2 --config retention.ms=60000")
+    records = [
+        json.loads(line)
+        for line in stage.run(f"kvorum metadata dump --from {before}").splitlines()
+        if line.startswith("{")
+    ]
+    kinds = [record["type"] for record in records]
+    stage.fact(
+        f"The command became {len(kinds)} records: {', '.join(kinds)}.",
+        {"Topic", "Partition", "Config"} <= set(kinds) and kinds.count("Partition") == 2,
+    )
+    after = records[-1]["offset"] + 1
+    changes = stage.run(f"kvorum metadata diff {before} {after}")
+    stage.fact("The difference of the two states is these records.", "+ /topics/orders" in changes)
+    stage.run("kvorum topics delete orders")
+    gone = stage.run("kvorum metadata ls /topics")
+    stage.fact("The topic is gone now,", "orders" not in gone)
+    past = stage.run(f"kvorum metadata tree /topics --at-offset {after} --depth 2")
+    stage.fact(f"and was there at offset {after}: the log is the history.", "orders" in past)
+    written = stage.run("kvorum metadata snapshot --out .")
+    name = re.search(r"\d{20}-\d{10}\.checkpoint", written)
+    stage.fact("A snapshot is the state at an offset, in its name.", name is not None)
+    if name is not None:
+        stage.run(f"kvorum snapshot inspect {name.group()}")
+
+
+def _end(stage: Stage) -> int:
+    found = _HIGH_WATERMARK.search(stage.run("kvorum quorum status"))
+    return 0 if found is None else int(found.group(1))
+
+
+LESSON = Lesson(
+    number=10,
+    name="topic-records",
+    title="Creating a topic is records in a log",
+    claim=(
+        "The cluster's metadata is a log: every change is some records, each state is what the "
+        "records up to an offset make, and a snapshot is one of these states."
+    ),
+    show=show,
+    seen="a change, the states before and after it, and the way back.",
+    code="kvorum/metadata/controller/decide/topics.py",
+    page="docs/inspection.md",
+    try_next="kvorum metadata shell, and its `help`",
+)

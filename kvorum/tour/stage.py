@@ -1,0 +1,201 @@
+"""Runs a lesson on a cluster of its own: a driver. Everything that a lesson does is a command line
+in the lesson's folder, where `kvorum` is this Kvorum."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kvorum.runtime.python_module import module_command
+from kvorum.tour.telling import NotShown, Step, Telling, rows_of
+
+DATA = "lab"
+COMMAND_TIMEOUT_S = 40.0
+WAIT_TIMEOUT_S = 30.0
+_POLL_S = 0.3
+_BOOTSTRAP = re.compile(r"^bootstrap: (\S+)", re.MULTILINE)
+
+Row = dict[str, str]
+
+
+class Stage:
+    """One run of a lesson.
+
+    telling: what was said, run and found.
+    controllers, brokers, properties: of its cluster.
+    on_text, on_command, on_output, on_fact: called as it happens; on_command before it runs.
+    pause: called before each command.
+    """
+
+    def __init__(
+        self,
+        *,
+        controllers: int,
+        brokers: int,
+        properties: Sequence[str],
+        on_text: Callable[[str], None],
+        on_command: Callable[[str], None],
+        on_output: Callable[[str], None],
+        on_fact: Callable[[str, bool], None],
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.telling = Telling()
+        self.folder = Path(tempfile.mkdtemp(prefix="kvorum-tour-"))
+        self._shape = ["--controllers", str(controllers), "--brokers", str(brokers)]
+        for each in properties:
+            self._shape += ["--set", each]
+        self._on_text, self._on_command = on_text, on_command
+        self._on_output, self._on_fact = on_output, on_fact
+        self._pause = pause
+        self._environment = dict(os.environ)
+        self._bootstrap = ""
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the cluster. Raises NotShown if it does not start."""
+        self._make_command()
+        words = ["kvorum", "dev", "--data-dir", DATA, "--port", "0", "--background", *self._shape]
+        found = _BOOTSTRAP.search(self.run(shlex.join(words)))
+        if found is None:
+            raise NotShown("the cluster did not start")
+        self._bootstrap = found.group(1)
+        self._environment["KVORUM_BOOTSTRAP_SERVER"] = self._bootstrap
+
+    def stop(self, *, is_kept: bool) -> None:
+        """Stop the cluster and remove the folder, unless they are kept."""
+        if is_kept:
+            self._on_text(
+                f"The cluster runs on in {self.folder}: cd {self.folder}; export "
+                f"KVORUM_BOOTSTRAP_SERVER={self._bootstrap}. `kvorum dev stop --data-dir {DATA}` "
+                "ends it."
+            )
+            return
+        # A second Ctrl-C must not leave processes behind.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            if (self.folder / DATA).exists():
+                self._resume_paused()
+                self._execute(f"kvorum dev stop --data-dir {DATA}")
+            shutil.rmtree(self.folder, ignore_errors=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    # --- what lessons call -------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        self.telling.events.append(text)
+        self._on_text(text)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the lesson's folder."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def run(self, command: str) -> str:
+        """Run a command line and return what it printed. Raises NotShown if it fails."""
+        step = self._step(command)
+        if step.exit_code:
+            raise NotShown(f"`{command}` ended with {step.exit_code}")
+        return step.output
+
+    def run_in_vain(self, command: str) -> str:
+        """Run a command that is to fail. Raises NotShown if it does not."""
+        step = self._step(command)
+        if not step.exit_code:
+            raise NotShown(f"`{command}` was to fail, and did not")
+        return step.output
+
+    def rows(self, command: str) -> list[Row]:
+        """Run a command that prints a table."""
+        return rows_of(self.run(command))
+
+    def wait_for(self, command: str, holds: Callable[[str], bool]) -> str:
+        """Run a command again and again until its output is as wanted; the last output is shown.
+
+        Raises NotShown after WAIT_TIMEOUT_S.
+        """
+        self._pause()
+        self._on_command(command)
+        deadline_s = time.monotonic() + WAIT_TIMEOUT_S
+        while True:
+            step = self._execute(command)
+            is_over = time.monotonic() > deadline_s
+            if holds(step.output) or is_over:
+                break
+            time.sleep(_POLL_S)
+        self.telling.events.append(step)
+        self._on_output(step.output)
+        if not holds(step.output):
+            raise NotShown(f"`{command}` did not show it within {WAIT_TIMEOUT_S:.0f} s")
+        return step.output
+
+    def fact(self, text: str, is_held: bool) -> None:
+        """State a fact. Raises NotShown if it does not hold."""
+        self.telling.events.append((text, is_held))
+        self._on_fact(text, is_held)
+        if not is_held:
+            raise NotShown(f"this did not hold: {text}")
+
+    def process_of(self, node: str) -> int:
+        """The process id of a node."""
+        # While a node is down, the command fails.
+        for row in rows_of(self._step(f"kvorum dev status --data-dir {DATA}").output):
+            if row["NAME"] == node:
+                return int(row["PID"])
+        raise NotShown(f"there is no node {node}")
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _step(self, command: str) -> Step:
+        self._pause()
+        self._on_command(command)
+        step = self._execute(command)
+        self.telling.events.append(step)
+        self._on_output(step.output)
+        return step
+
+    def _make_command(self) -> None:
+        """A `kvorum` of the lesson's folder, so that a reader's commands run this Kvorum."""
+        script = self.folder / "bin" / "kvorum"
+        script.parent.mkdir()
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(module_command("kvorum"))} "$@"\n')
+        script.chmod(0o755)
+        self._environment["PATH"] = f"{script.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        self._environment["PYTHONPATH"] = os.pathsep.join(
+            [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        ).rstrip(os.pathsep)
+
+    def _execute(self, command: str) -> Step:
+        try:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise NotShown(f"`{command}` took more than {COMMAND_TIMEOUT_S:.0f} s") from late
+        except FileNotFoundError as missing:
+            raise NotShown("the tour needs bash") from missing
+        return Step(command, done.returncode, done.stdout.decode(errors="replace"))
+
+    def _resume_paused(self) -> None:
+        """A paused process would not stop."""
+        for row in rows_of(self._execute(f"kvorum dev status --data-dir {DATA}").output):
+            if row.get("PID", "").isdigit():
+                try:
+                    os.kill(int(row["PID"]), signal.SIGCONT)
+                except ProcessLookupError:
+                    continue

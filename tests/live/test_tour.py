@@ -1,0 +1,57 @@
+"""Every lesson of the tour, on its cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kvorum.runtime.python_module import module_command
+from kvorum.tour.lessons import LESSONS
+
+pytestmark = pytest.mark.live
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_a_lesson_shows_its_claim_and_leaves_nothing_behind(lesson, tmp_path):
+    done = subprocess.run(
+        module_command("kvorum", "tour", lesson.name, "-o", "json"),
+        capture_output=True,
+        env=environment(tmp_path),
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    told = json.loads(done.stdout)
+    assert told["passed"]
+    assert all(fact["holds"] for fact in told["facts"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_leaves_no_cluster_behind(tmp_path):
+    process = subprocess.Popen(
+        module_command("kvorum", "tour", "elections"),
+        stdout=subprocess.PIPE,
+        env=environment(tmp_path),
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if b"bootstrap:" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert list(tmp_path.iterdir()) == []
