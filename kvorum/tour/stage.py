@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -94,6 +95,11 @@ class Stage:
     def say(self, text: str) -> None:
         self.telling.events.append(text)
         self._on_text(text)
+
+    @property
+    def python(self) -> str:
+        """The Python that has Kafka's client, as a word of a command line."""
+        return shlex.quote(sys.executable)
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the lesson's folder."""

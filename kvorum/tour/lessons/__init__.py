@@ -9,10 +9,14 @@ from kvorum.tour.lessons import (
     compaction,
     elections,
     high_watermark,
+    hot_key,
     min_insync_replicas,
     partition_folder,
+    quotas,
     retention,
+    share_group,
     topic_records,
+    transactions,
 )
 
 LESSONS: tuple[Lesson, ...] = tuple(
@@ -25,7 +29,11 @@ LESSONS: tuple[Lesson, ...] = tuple(
         min_insync_replicas,
         elections,
         topic_records,
+        transactions,
         compaction,
         retention,
+        quotas,
+        hot_key,
+        share_group,
     )
 )

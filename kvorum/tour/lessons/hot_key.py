@@ -1,0 +1,57 @@
+"""Lesson 19."""
+
+from __future__ import annotations
+
+from kvorum.tour.lesson import Lesson
+from kvorum.tour.stage import Stage
+from kvorum.tour.telling import rows_of
+
+_RECORDS, _HOT = 6_000, 3_000
+
+
+def show(stage: Stage) -> None:
+    stage.run("kvorum topics create clicks --partitions 6")
+    stage.say("Six thousand clicks, each with its own user as the key.")
+    stage.run(f"seq -f 'user-%.0f:click' {_RECORDS} > even")
+    even = _counts(stage.run("kvorum produce clicks --key-separator : --file even"))
+    stage.fact(
+        f"Keys are spread by their hash: the fullest partition has {max(even)} of {_RECORDS} "
+        f"records, the emptiest {min(even)}.",
+        len(even) == 6 and sum(even) == _RECORDS and max(even) < 2 * min(even),
+    )
+    stage.say("Now half of the clicks are one user's.")
+    stage.run(f"yes 'star:click' | head -{_HOT} > hot; head -{_RECORDS - _HOT} even >> hot")
+    hot = _counts(stage.run("kvorum produce clicks --key-separator : --file hot"))
+    share = 100 * max(hot) // _RECORDS
+    stage.fact(
+        f"One partition of six gets {share} % of the records: all records of a key go to one "
+        "partition, for their order.",
+        max(hot) >= _HOT,
+    )
+    stage.run("kvorum partitions add clicks --partitions 12")
+    more = _counts(stage.run("kvorum produce clicks --key-separator : --file hot"))
+    stage.fact(
+        f"Twice the partitions change nothing for it: {100 * max(more) // _RECORDS} %. A key that "
+        "says less (user and day) does.",
+        max(more) >= _HOT,
+    )
+
+
+def _counts(out: str) -> list[int]:
+    return [int(row["RECORDS"]) for row in rows_of(out)]
+
+
+LESSON = Lesson(
+    number=19,
+    name="hot-key",
+    title="A hot key",
+    claim=(
+        "The key's hash decides the partition, so a frequent key makes one partition, its leader "
+        "and its consumer busy, however many partitions there are."
+    ),
+    show=show,
+    seen="skew that more partitions do not mend.",
+    code="kvorum/cli/produce.py",
+    page="docs/commands.md",
+    try_next="the same without keys: kvorum produce clicks --file even",
+)

@@ -1,0 +1,52 @@
+"""Lesson 18."""
+
+from __future__ import annotations
+
+import re
+
+from kvorum.tour.lesson import Lesson
+from kvorum.tour.stage import Stage
+
+_SECONDS = re.compile(r" in ([0-9.]+) s,")
+_QUOTA, _BYTES = 100_000, 500_000
+
+
+def show(stage: Stage) -> None:
+    stage.run("kvorum topics create events --partitions 1")
+    stage.run(f"yes 'an event of fifty bytes, more or less' | head -c {_BYTES} > events")
+    free = _seconds(stage.run("kvorum produce events --acks 1 --file events"))
+    stage.run(f"kvorum configs alter --entity user --default --set producer_byte_rate={_QUOTA}")
+    slow = _seconds(stage.run("kvorum produce events --acks 1 --file events"))
+    least = _BYTES / _QUOTA - 2
+    stage.fact(
+        f"{_BYTES} bytes took {free:.1f} s, and {slow:.1f} s with a quota of {_QUOTA} bytes a "
+        "second. Nothing was refused: the broker answers, and does not read on for a while.",
+        slow >= least,
+    )
+    read = stage.run("kvorum consume events | wc -l")
+    lines = sum(1 for _ in (stage.folder / "events").open(encoding="utf-8"))
+    stage.fact(
+        f"Every record of both runs is there: {2 * lines}.", read.split()[-1] == str(2 * lines)
+    )
+
+
+def _seconds(out: str) -> float:
+    found = _SECONDS.search(out)
+    return 0.0 if found is None else float(found.group(1))
+
+
+LESSON = Lesson(
+    number=18,
+    name="quotas",
+    title="Quotas delay, they do not refuse",
+    claim=(
+        "A client above its quota gets its answers with a pause, and the broker reads nothing more "
+        "from it meanwhile: the client slows down, no record is refused."
+    ),
+    show=show,
+    seen="backpressure instead of errors.",
+    code="kvorum/broker/quotas/client_quotas.py",
+    page="docs/configs.md",
+    try_next="the same for readers: consumer_byte_rate",
+    properties=("quota.window.num=2",),
+)

@@ -1,0 +1,42 @@
+"""Lesson 21."""
+
+from __future__ import annotations
+
+from kvorum.tour.lesson import Lesson
+from kvorum.tour.stage import Stage
+
+_MEMBER = "kvorum consume jobs --share-group workers"
+
+
+def show(stage: Stage) -> None:
+    stage.run("kvorum topics create jobs --partitions 1")
+    stage.run(
+        "kvorum configs alter --entity group --name workers --set share.auto.offset.reset=earliest"
+    )
+    stage.run("seq -f 'job-%02.0f' 40 | kvorum produce jobs")
+    stage.say("Two members read one partition at once. In a consumer group one would have nothing.")
+    stage.run(f"{_MEMBER} -n 20 > a & {_MEMBER} -n 20 > b; wait; wc -l a b")
+    both = stage.run("sort a b | uniq -c | sort -rn | head -3; sort -u a b | wc -l")
+    stage.fact("Together they have every job, once.", both.split()[-1] == "40")
+    (partition,) = stage.rows("kvorum groups describe workers")
+    stage.fact("The group is at the end: nothing is left.", partition["LAG"] == "0")
+    stage.run("kvorum produce jobs late-1 late-2")
+    stage.run(f"{_MEMBER} -n 2 --format '%o %v\\n'")
+    read = stage.run("kvorum consume jobs | wc -l")
+    stage.fact("The topic is as it was: others may read it as a log.", read.split()[-1] == "42")
+
+
+LESSON = Lesson(
+    number=21,
+    name="share-group",
+    title="A share group reads a topic as a queue",
+    claim=(
+        "In a share group members take records, not partitions: each record goes to one of them, "
+        "who accepts, releases or rejects it. More members than partitions all have work."
+    ),
+    show=show,
+    seen="a queue and a log in one topic.",
+    code="kvorum/broker/share",
+    page="docs/queues.md",
+    try_next="kvorum groups describe workers --members, while a member follows (--follow)",
+)
