@@ -61,3 +61,15 @@ def rows_of(table: str) -> list[dict[str, str]]:
         if any(cells):
             rows.append(dict(zip((name for _, name in columns), cells, strict=True)))
     return rows
+
+
+def leader_of(described: str) -> str:
+    """The leader of the first partition in the output of `kvorum topics describe`."""
+    rows = rows_of(described)
+    return rows[0]["LEADER"] if rows else ""
+
+
+def isr_of(described: str) -> list[str]:
+    """The ISR of that partition."""
+    rows = rows_of(described)
+    return rows[0]["ISR"].split(",") if rows else []

@@ -11,23 +11,12 @@ from kvorum.broker.fetch.follower_fetch_session import FollowerFetchSession
 from kvorum.broker.fetch.log_start_ack import LogStartAcks
 from kvorum.broker.partition.core.partition import Partition
 from kvorum.broker.partition.replica import Replica
-from kvorum.chaos.sim.kernel.checks import SeedFailed
-from kvorum.chaos.sim.worlds import run_seed
 from kvorum.storage.files.producer_state import ProducerStateTable
 from kvorum.storage.log.log import Log
+from tests.test_sim_partitions.finding import first_failure
 
 SEEDS = (40, *range(40), *range(41, 80))
 """Seed 40 meets the rarest of these bugs."""
-
-
-def failure():
-    """The name of the first failure."""
-    for seed in SEEDS:
-        try:
-            run_seed(seed, "partitions")
-        except SeedFailed as failed:
-            return failed.name
-    return None
 
 
 def acknowledge_at_once(self, required_offset, terms):
@@ -94,9 +83,9 @@ original_restart = Replica.restart_at
 )
 def test_a_bug_is_found(monkeypatch, owner, name, bug, checks):
     monkeypatch.setattr(owner, name, bug)
-    assert failure() in checks
+    assert first_failure(SEEDS) in checks
 
 
 def test_followers_that_never_cut_their_logs_are_found(monkeypatch):
     monkeypatch.setattr(Replica, "truncate_for", cut_nothing)
-    assert failure() is not None
+    assert first_failure(SEEDS) is not None

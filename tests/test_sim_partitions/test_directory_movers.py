@@ -8,23 +8,13 @@ import pytest
 from kvorum.broker.manager.directory_move import DirectoryMove
 from kvorum.broker.manager.directory_moves import DirectoryMoves
 from kvorum.broker.partition.future_replica import FutureReplica
-from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
-from kvorum.chaos.sim.worlds import run_scenario, run_seed
+from kvorum.chaos.sim.worlds import run_scenario
+from tests.test_sim_partitions.finding import first_failure
 
 SEEDS = [seed for seed in range(300) if partition_scenario_of(seed).move_interval_ms]
 
 original_retire = DirectoryMoves._retire
-
-
-def failure() -> str | None:
-    """The name of the first failure."""
-    for seed in SEEDS:
-        try:
-            run_seed(seed, "partitions")
-        except SeedFailed as failed:
-            return failed.name
-    return None
 
 
 def test_replicas_move_while_producers_write(monkeypatch):
@@ -57,4 +47,4 @@ def note_no_cut(self, offset):
 )
 def test_a_bug_is_found(monkeypatch, owner, name, bug):
     monkeypatch.setattr(owner, name, bug)
-    assert failure() is not None
+    assert first_failure(SEEDS) is not None

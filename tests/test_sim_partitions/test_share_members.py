@@ -9,22 +9,12 @@ import pytest
 from kvorum.broker.share.core.share_partition import SharePartition
 from kvorum.broker.share.led_share_partition import LedSharePartition
 from kvorum.broker.share_state.batches import DeliveryState
-from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.worlds import run_scenario, run_seed
 from kvorum.runtime.errors import ErrorCode
+from tests.test_sim_partitions.finding import first_failure
 
 SEEDS = [seed for seed in range(150) if partition_scenario_of(seed).share_groups]
-
-
-def failure() -> str | None:
-    """The name of the first failure."""
-    for seed in SEEDS:
-        try:
-            run_seed(seed, "partitions")
-        except SeedFailed as failed:
-            return failed.name
-    return None
 
 
 def test_without_faults_members_settle_every_record():
@@ -73,4 +63,4 @@ def release_for_ever(self, run, limits):
 )
 def test_a_bug_is_found(monkeypatch, owner, name, bug, check):
     monkeypatch.setattr(owner, name, bug)
-    assert failure() == check
+    assert first_failure(SEEDS) == check

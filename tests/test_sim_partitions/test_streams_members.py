@@ -12,21 +12,11 @@ from kvorum.broker.groups.steps.member_sessions import MemberSessions
 from kvorum.broker.groups.streams import loading
 from kvorum.broker.groups.streams.reconciliation import _HeldByOthers
 from kvorum.broker.groups.streams.tasks import NOTHING_ASSIGNED
-from kvorum.chaos.sim.kernel.checks import SeedFailed
 from kvorum.chaos.sim.partitions.scenario import PartitionScenario, partition_scenario_of
 from kvorum.chaos.sim.worlds import run_scenario, run_seed
+from tests.test_sim_partitions.finding import first_failure
 
 SEEDS = [seed for seed in range(150) if partition_scenario_of(seed).streams_groups]
-
-
-def failure() -> str | None:
-    """The name of the first failure."""
-    for seed in SEEDS:
-        try:
-            run_seed(seed, "partitions")
-        except SeedFailed as failed:
-            return failed.name
-    return None
 
 
 def test_without_faults_every_task_is_worked_on():
@@ -71,4 +61,4 @@ def forget_assignments(member, has):
 )
 def test_a_bug_is_found(monkeypatch, owner, name, bug, check):
     monkeypatch.setattr(owner, name, bug)
-    assert failure() == check
+    assert first_failure(SEEDS) == check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvorum.tour.lesson import PATIENT, Lesson
 from kvorum.tour.stage import Stage
-from kvorum.tour.telling import rows_of
+from kvorum.tour.telling import leader_of
 
 _DESCRIBE = "kvorum topics describe orders"
 
@@ -26,8 +26,8 @@ def show(stage: Stage) -> None:
     )
     stage.fact("The leader's log has all of them.", "asked-1" in dumped and "asked-all" in dumped)
     stage.run(f"kill -9 {stage.process_of(f'broker-{leader}')} && kill -CONT {paused}")
-    out = stage.wait_for(_DESCRIBE, lambda out: _leader(out) in followers)
-    stage.fact(f"Broker {_leader(out)} leads; it was in the ISR.", _leader(out) in followers)
+    out = stage.wait_for(_DESCRIBE, lambda out: leader_of(out) in followers)
+    stage.fact(f"Broker {leader_of(out)} leads; it was in the ISR.", leader_of(out) in followers)
     read = stage.wait_for("kvorum consume orders", lambda out: "before" in out)
     stage.fact("before: there. It was acknowledged by all.", "before" in read)
     stage.fact("asked-0: gone. Nobody was to tell, and nobody told.", "asked-0" not in read)
@@ -37,11 +37,6 @@ def show(stage: Stage) -> None:
         "asked-all: gone too, and its producer knows: it was never acknowledged.",
         "asked-all" not in read,
     )
-
-
-def _leader(out: str) -> str:
-    rows = rows_of(out)
-    return rows[0]["LEADER"] if rows else ""
 
 
 LESSON = Lesson(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvorum.tour.lesson import PATIENT, Lesson
 from kvorum.tour.stage import Stage
-from kvorum.tour.telling import rows_of
+from kvorum.tour.telling import isr_of
 
 _DESCRIBE = "kvorum topics describe orders"
 
@@ -28,17 +28,12 @@ def show(stage: Stage) -> None:
         "one" in read and "two" not in read,
     )
     stage.say("After replica.lag.time.max.ms, 8 seconds here, the leader goes on without it.")
-    stage.wait_for(_DESCRIBE, lambda out: slow not in _isr(out))
+    stage.wait_for(_DESCRIBE, lambda out: slow not in isr_of(out))
     read = stage.wait_for("kvorum consume orders", lambda out: "two" in out)
     stage.fact("The high watermark is 2: both replicas that are in sync have it.", "two" in read)
     stage.run(f"kill -CONT {paused}")
-    stage.wait_for(_DESCRIBE, lambda out: slow in _isr(out))
+    stage.wait_for(_DESCRIBE, lambda out: slow in isr_of(out))
     stage.fact(f"Once {slow} has caught up, it is in the ISR again.", True)
-
-
-def _isr(out: str) -> list[str]:
-    rows = rows_of(out)
-    return rows[0]["ISR"].split(",") if rows else []
 
 
 LESSON = Lesson(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
 from kvorum.tour.stage import Stage
-from kvorum.tour.telling import rows_of
+from kvorum.tour.telling import isr_of, leader_of
 
 _DESCRIBE = "kvorum topics describe orders"
 
@@ -17,13 +17,13 @@ def show(stage: Stage) -> None:
 
     stage.say(f"Of three replicas, broker {third} dies.")
     _kill(stage, third)
-    stage.wait_for(_DESCRIBE, lambda out: len(_isr(out)) == 2)
+    stage.wait_for(_DESCRIBE, lambda out: len(isr_of(out)) == 2)
     stage.run("kvorum produce orders --acks all paid-2")
     stage.fact("Two replicas in sync are enough: acks=all goes on.", True)
 
     stage.say(f"Broker {second} dies too. The leader is alone.")
     _kill(stage, second)
-    stage.wait_for(_DESCRIBE, lambda out: _isr(out) == [first])
+    stage.wait_for(_DESCRIBE, lambda out: isr_of(out) == [first])
     stage.run_in_vain("kvorum produce orders --acks all --delivery-timeout 3 paid-3")
     stage.fact("acks=all is refused: one replica in sync is below min.insync.replicas.", True)
     stage.run("kvorum produce orders --acks 1 lost-4")
@@ -33,8 +33,8 @@ def show(stage: Stage) -> None:
     _kill(stage, first)
     stage.run(f"kvorum dev restart broker-{second} broker-{third} --data-dir lab")
     stage.wait_for("kvorum brokers list", lambda out: second in out and third in out)
-    out = stage.wait_for(_DESCRIBE, lambda out: _leader(out) != first)
-    if _leader(out) in ("-1", "none", "-", ""):
+    out = stage.wait_for(_DESCRIBE, lambda out: leader_of(out) != first)
+    if leader_of(out) in ("-1", "none", "-", ""):
         stage.fact(
             "No leader: those that are back died with a kill, and may lack what was committed.",
             True,
@@ -43,11 +43,11 @@ def show(stage: Stage) -> None:
         stage.run("kvorum partitions elect orders:0 --unclean")
     else:
         stage.fact(
-            f"Broker {_leader(out)} leads: it has all that was committed with two replicas "
+            f"Broker {leader_of(out)} leads: it has all that was committed with two replicas "
             "(an eligible leader replica, KIP-966).",
             True,
         )
-    stage.wait_for(_DESCRIBE, lambda out: _leader(out) in (second, third))
+    stage.wait_for(_DESCRIBE, lambda out: leader_of(out) in (second, third))
     read = stage.run("kvorum consume orders")
     stage.fact("paid-1 and paid-2 are there: they were committed.", "paid-2" in read)
     stage.fact("lost-4 is gone: it was on one disk only.", "lost-4" not in read)
@@ -55,16 +55,6 @@ def show(stage: Stage) -> None:
 
 def _kill(stage: Stage, broker: str) -> None:
     stage.run(f"kill -9 {stage.process_of(f'broker-{broker}')}")
-
-
-def _isr(out: str) -> list[str]:
-    rows = rows_of(out)
-    return rows[0]["ISR"].split(",") if rows else []
-
-
-def _leader(out: str) -> str:
-    rows = rows_of(out)
-    return rows[0]["LEADER"] if rows else ""
 
 
 LESSON = Lesson(

@@ -196,11 +196,7 @@ class Recorder:
     @property
     def has_lost_states(self) -> bool:
         """True if states of share groups were lost in an allowed way."""
-        return any(
-            history.cuts
-            for history in self._world.watch.histories.values()
-            if history.name.startswith(SHARE_STATE_TOPIC)
-        )
+        return self._world.watch.has_cut(SHARE_STATE_TOPIC)
 
     def _partitions(self) -> Iterator[tuple[str, Place, PartitionImage]]:
         for topic in self._world.reference.newest.topics.values():

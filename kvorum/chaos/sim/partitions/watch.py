@@ -42,6 +42,10 @@ class ReplicaWatch:
         self._seen: dict[tuple[int, TopicIdPartition], Seen] = {}
         self._disks: dict[int, bytes] = {}
 
+    def has_cut(self, topic: str) -> bool:
+        """True if records of an internal topic were lost, in an allowed way."""
+        return any(h.cuts for h in self.histories.values() if h.name.startswith(topic))
+
     # --- actions of brokers ------------------------------------------------------------------
 
     def observe(self, node: SimNode, replicas: Iterable[Replica]) -> None:
