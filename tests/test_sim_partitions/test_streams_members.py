@@ -52,13 +52,18 @@ def forget_assignments(member, has):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "bug", "check"),
+    ("owner", "name", "bug", "checks"),
     [
-        (_HeldByOthers, "active", hold_nothing, "OneMemberForATask"),
-        (MemberSessions, "extend", never_end, "Convergence"),
-        (loading, "_with_assignment", forget_assignments, "OneMemberForATask"),
+        (_HeldByOthers, "active", hold_nothing, {"OneMemberForATask"}),
+        (MemberSessions, "extend", never_end, {"Convergence"}),
+        (
+            loading,
+            "_with_assignment",
+            forget_assignments,
+            {"OneMemberForATask", "Convergence"},
+        ),
     ],
 )
-def test_a_bug_is_found(monkeypatch, owner, name, bug, check):
+def test_a_bug_is_found(monkeypatch, owner, name, bug, checks):
     monkeypatch.setattr(owner, name, bug)
-    assert first_failure(SEEDS) == check
+    assert first_failure(SEEDS) in checks
