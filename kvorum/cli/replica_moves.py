@@ -92,7 +92,7 @@ def move_replicas(
     done = "moved" if is_waiting else "moving"
     outcomes = [
         {
-            "replica": f"{move.replica[0]}:{move.replica[1]}",
+            "replica": ":".join(map(str, move.replica)),
             "error": (error := errors[move.replica]),
             "result": _result(move, futures, done) if error == "NONE" else error,
             "source": move.source,
