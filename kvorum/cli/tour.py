@@ -55,6 +55,8 @@ def tour(lesson: str | None, pause: bool, keep: bool, output: str) -> None:
         wanted.show(stage)
     except NotShown as failure:
         reason = str(failure)
+    except (LookupError, ValueError) as unread:
+        reason = f"an output was not as expected: {unread!r}"
     except KeyboardInterrupt:
         keep = False
         raise

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kvorum.runtime.python_module import module_command
 from kvorum.tour.telling import NotShown, Step, Telling, rows_of
 
 DATA = "lab"
@@ -169,10 +168,13 @@ class Stage:
         return step
 
     def _make_command(self) -> None:
-        """A `kvorum` of the lesson's folder, so that a reader's commands run this Kvorum."""
+        """A `kvorum` of the lesson's folder, so that a reader's commands run this Kvorum.
+
+        With -P it takes no program of the lesson for a module.
+        """
         script = self.folder / "bin" / "kvorum"
         script.parent.mkdir()
-        script.write_text(f'#!/bin/sh\nexec {shlex.join(module_command("kvorum"))} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec {self.python} -P -m kvorum "$@"\n')
         script.chmod(0o755)
         self._environment["PATH"] = f"{script.parent}{os.pathsep}{os.environ.get('PATH', '')}"
         self._environment["PYTHONPATH"] = os.pathsep.join(
