@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -42,14 +43,16 @@ def tour(lesson: str | None, pause: bool, keep: bool, output: str) -> None:
         rows = [{"lesson": each.number, "name": each.name, "title": each.title} for each in LESSONS]
         show(output, rows)
         return
-    if pause and not sys.stdin.isatty():
-        raise CommandFailed("--pause waits for Enter, and standard input is no terminal", 2)
+    if pause and (not sys.stdin.isatty() or is_structured(output)):
+        raise CommandFailed("--pause waits for Enter: it needs a terminal, and no -o json", 2)
     try:
         wanted = find(LESSONS, lesson)
     except KvorumError as error:
         raise CommandFailed(str(error), 2) from error
     stage = _stage(wanted, pause=pause, is_silent=is_structured(output))
     reason = None
+    # A kill leaves nothing behind either.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         stage.start()
         wanted.show(stage)
@@ -57,18 +60,23 @@ def tour(lesson: str | None, pause: bool, keep: bool, output: str) -> None:
         reason = str(failure)
     except (LookupError, ValueError) as unread:
         reason = f"an output was not as expected: {unread!r}"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         keep = False
         raise
     finally:
-        stage.stop(is_kept=keep)
-    _finish(wanted, stage, output, reason)
+        if not keep:
+            stage.stop()
+    if keep and not is_structured(output):
+        for line in _printer().way_in(stage.way_in()):
+            click.echo(line)
+    _finish(wanted, stage, output, reason, keep)
 
 
-def _finish(lesson: Lesson, stage: Stage, output: str, reason: str | None) -> None:
+def _finish(lesson: Lesson, stage: Stage, output: str, reason: str | None, keep: bool) -> None:
     is_passed = reason is None and stage.telling.is_passed()
     if is_structured(output):
-        show(output, _fields(lesson, stage.telling, is_passed, reason))
+        fields = _fields(lesson, stage.telling, is_passed, reason)
+        show(output, {**fields, "kept": stage.way_in() if keep else None})
     else:
         for line in _printer().end(lesson, is_passed):
             click.echo(line)
@@ -100,7 +108,7 @@ def _stage(lesson: Lesson, *, pause: bool, is_silent: bool) -> Stage:
 
     def wait() -> None:
         if pause:
-            click.prompt("", prompt_suffix="[Enter] ", default="", show_default=False)
+            click.prompt("", prompt_suffix="[Enter] ", default="", show_default=False, err=True)
 
     printer = _printer()
     say(printer.head(lesson))

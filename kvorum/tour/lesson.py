@@ -54,5 +54,5 @@ def find(lessons: Sequence[Lesson], wanted: str) -> Lesson:
         if wanted in (str(lesson.number), lesson.name):
             return lesson
     near = difflib.get_close_matches(wanted, [lesson.name for lesson in lessons], n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise KvorumError(f"there is no lesson {wanted!r}{hint} `kvorum tour` lists them")
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise KvorumError(f"there is no lesson {wanted!r}{hint}; `kvorum tour` lists them")

@@ -9,6 +9,8 @@ from kvorum.tour.lesson import Lesson
 WIDTH_MAX = 100
 WIDTH_MIN = 40
 LINES_SHOWN = 14
+FOLDS = 5
+_MORE = "    "
 
 
 class Printer:
@@ -25,16 +27,19 @@ class Printer:
         return ["", *textwrap.wrap(text, self._width)]
 
     def command(self, command: str) -> list[str]:
-        return ["", self._bold(f"$ {command}")]
+        return ["", *(self._bold(line) for line in f"$ {command}".splitlines())]
+
+    def way_in(self, commands: list[str]) -> list[str]:
+        return ["", "The cluster runs on. These commands lead into it, and end it:", *commands]
 
     def output(self, output: str) -> list[str]:
         """The lines of an output; those in the middle of a long one are left out."""
-        lines = [self._cut(line) for line in output.rstrip("\n").splitlines()]
+        lines = output.rstrip("\n").splitlines()
         left_out = len(lines) - LINES_SHOWN
-        if left_out <= 1:
-            return lines
-        half = LINES_SHOWN // 2
-        return [*lines[:half], f"  ({left_out} more lines)", *lines[left_out + half :]]
+        if left_out > 1:
+            half = LINES_SHOWN // 2
+            lines = [*lines[:half], f"  ({left_out} more lines)", *lines[left_out + half :]]
+        return [piece for line in lines for piece in self._folded(line)]
 
     def fact(self, text: str, is_held: bool) -> list[str]:
         mark = self._mark(is_held)
@@ -50,7 +55,7 @@ class Printer:
             ("What you saw", lesson.seen),
             ("In the code", lesson.code),
             ("More", lesson.page),
-            ("Try next", lesson.try_next),
+            ("Try next, with --keep", lesson.try_next),
         )
         lines = [""]
         for name, text in rows:
@@ -67,5 +72,13 @@ class Printer:
     def _bold(self, text: str) -> str:
         return text if self._is_plain else f"\x1b[1m{text}\x1b[0m"
 
-    def _cut(self, line: str) -> str:
-        return line if len(line) <= self._width else line[: self._width - 3] + "..."
+    def _folded(self, line: str) -> list[str]:
+        """A long line on up to FOLDS lines, without its end if they are too few."""
+        if len(line) <= self._width:
+            return [line]
+        size = self._width - len(_MORE)
+        rest = line[self._width :]
+        pieces = [rest[at : at + size] for at in range(0, len(rest), size)]
+        if len(pieces) >= FOLDS:
+            pieces = [*pieces[: FOLDS - 2], pieces[FOLDS - 2][: size - 3] + "..."]
+        return [line[: self._width], *(_MORE + piece for piece in pieces)]

@@ -70,21 +70,26 @@ class Stage:
         self._bootstrap = found.group(1)
         self._environment["KVORUM_BOOTSTRAP_SERVER"] = self._bootstrap
 
-    def stop(self, *, is_kept: bool) -> None:
-        """Stop the cluster and remove the folder, unless they are kept."""
-        if is_kept:
-            self._on_text(
-                f"The cluster runs on in {self.folder}: cd {self.folder}; export "
-                f"KVORUM_BOOTSTRAP_SERVER={self._bootstrap}. `kvorum dev stop --data-dir {DATA}` "
-                "ends it."
-            )
-            return
+    def way_in(self) -> list[str]:
+        """The commands with which a reader goes on with a cluster that is kept, and ends it."""
+        return [
+            f"cd {self.folder}",
+            'export PATH="$PWD/bin:$PATH"',
+            f"export KVORUM_BOOTSTRAP_SERVER={self._bootstrap}",
+            f"kvorum dev stop --data-dir {DATA} && cd && rm -r {self.folder}    # at the end",
+        ]
+
+    def stop(self) -> None:
+        """Stop the cluster and remove the folder. Raises NotShown, and leaves the folder, if nodes
+        cannot be stopped."""
         # A second Ctrl-C must not leave processes behind.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             if (self.folder / DATA).exists():
                 self._resume_paused()
-                self._execute(f"kvorum dev stop --data-dir {DATA}")
+                done = self._execute(f"kvorum dev stop --data-dir {DATA}")
+                if done.exit_code:
+                    raise NotShown(f"the cluster in {self.folder} does not stop: {done.output}")
             shutil.rmtree(self.folder, ignore_errors=True)
         finally:
             signal.signal(signal.SIGINT, before)
@@ -101,8 +106,8 @@ class Stage:
         return shlex.quote(sys.executable)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file of the lesson's folder."""
-        (self.folder / name).write_text(text, encoding="utf-8")
+        """Write a file, by a command that can be copied."""
+        self.run(f"cat > {name} << 'END'\n{text}END")
 
     def run(self, command: str) -> str:
         """Run a command line and return what it printed. Raises NotShown if it fails."""
@@ -127,10 +132,12 @@ class Stage:
 
         Raises NotShown after WAIT_TIMEOUT_S.
         """
-        self._pause()
         self._on_command(command)
+        self._pause()
         deadline_s = time.monotonic() + WAIT_TIMEOUT_S
+        tries = 0
         while True:
+            tries += 1
             step = self._execute(command)
             is_over = time.monotonic() > deadline_s
             if holds(step.output) or is_over:
@@ -138,6 +145,8 @@ class Stage:
             time.sleep(_POLL_S)
         self.telling.events.append(step)
         self._on_output(step.output)
+        if tries > 1:
+            self.say(f"(It was run {tries} times, until it showed this.)")
         if not holds(step.output):
             raise NotShown(f"`{command}` did not show it within {WAIT_TIMEOUT_S:.0f} s")
         return step.output
@@ -160,8 +169,8 @@ class Stage:
     # --- inside ------------------------------------------------------------------------------
 
     def _step(self, command: str) -> Step:
-        self._pause()
         self._on_command(command)
+        self._pause()
         step = self._execute(command)
         self.telling.events.append(step)
         self._on_output(step.output)

@@ -7,7 +7,9 @@ import re
 from kvorum.tour.lesson import Lesson
 from kvorum.tour.stage import Stage
 
-_SIZE = re.compile(r"count: (\d+) .* size: (\d+) ")
+_FIELDS = (
+    r"sed -n 's/.* \(count: [0-9]*\) .* \(size: [0-9]*\) .* \(compress[^ ]* [a-z]*\) .*/\1 \2 \3/p'"
+)
 _HEADER_BYTES, _RECORD_BYTES = 61, 17
 
 
@@ -16,8 +18,8 @@ def show(stage: Stage) -> None:
     stage.run("kvorum topics create orders --partitions 1")
     stage.run("kvorum produce orders abcdefghij")
     stage.run("kvorum produce orders abcdefghij klmnopqrst")
-    dumped = stage.run(f"kvorum log dump {log} --print-data-log")
-    sizes = [(int(count), int(size)) for count, size in _SIZE.findall(dumped)]
+    dumped = stage.run(f"kvorum log dump {log} | {_FIELDS}")
+    sizes = _sizes(dumped)
     stage.fact(
         f"One record of ten bytes makes a batch of {sizes[0][1]} bytes: a header of "
         f"{_HEADER_BYTES}, and {_RECORD_BYTES} for the record.",
@@ -28,16 +30,28 @@ def show(stage: Stage) -> None:
         f"{sizes[0][1]}.",
         sizes[1] == (2, _HEADER_BYTES + 2 * _RECORD_BYTES),
     )
-    stage.say("These are the bytes: the last two lines are the records, the rest is the header.")
-    stage.run(f"head -c {sizes[0][1]} {log} | od -A d -t x1z")
-    stage.run("yes abcdefghij | head -1000 > same && kvorum produce orders -z zstd -i same")
-    dumped = stage.run(f"kvorum log dump {log}")
-    count, size = (int(number) for number in _SIZE.findall(dumped)[-1])
+    stage.say("The header of the first batch, and its record from byte 61 on:")
+    stage.run(f"head -c {_HEADER_BYTES} {log} | od -A d -t x1")
+    stage.run(f"head -c {sizes[0][1]} {log} | od -A d -t x1z -j {_HEADER_BYTES}")
+    stage.run("yes abcdefghij | head -1000 > same")
+    stage.run("kvorum produce orders -z zstd abcdefghij")
+    stage.run("kvorum produce orders -i same && kvorum produce orders -z zstd -i same")
+    dumped = stage.run(f"kvorum log dump {log} | {_FIELDS}")
+    (_, one), (_, plain), (count, packed) = _sizes(dumped)[-3:]
     stage.fact(
-        f"{count} such records, compressed as one batch, take {size} bytes and not "
-        f"{_HEADER_BYTES + count * _RECORD_BYTES}: compression is of batches, not of records.",
-        count > 100 and size * 4 < _HEADER_BYTES + count * _RECORD_BYTES,
+        f"{count} such records make a batch of {plain} bytes, and of {packed} with zstd.",
+        packed * 4 < plain,
     )
+    stage.fact(
+        f"One record alone is not worth it: {one} bytes, the producer sent it as it is. "
+        "Compression is of batches.",
+        one == _HEADER_BYTES + _RECORD_BYTES,
+    )
+
+
+def _sizes(dumped: str) -> list[tuple[int, int]]:
+    counts = [int(number) for number in re.findall(r"count: (\d+)", dumped)]
+    return list(zip(counts, map(int, re.findall(r"size: (\d+)", dumped)), strict=True))
 
 
 LESSON = Lesson(

@@ -39,13 +39,14 @@ LESSON = Lesson(
     name="compaction",
     title="Compaction keeps the last value of each key",
     claim=(
-        "A compacted topic keeps the last record of each key for ever, at its old offset; a record "
-        "without a value, a tombstone, takes its key away."
+        "A compacted topic keeps the last record of each key, at its old offset; once its segments "
+        "are cleaned, nothing else is left. A record without a value, a tombstone, takes its key "
+        "away."
     ),
     show=show,
     seen="a log that became a table, with the offsets of the log.",
     code="kvorum/storage/cleaning",
     page="docs/log.md",
-    try_next="kvorum consume __consumer_offsets, which is such a topic",
+    try_next="kvorum topics describe __consumer_offsets: groups keep their offsets in such a topic",
     properties=("log.cleaner.backoff.ms=300",),
 )

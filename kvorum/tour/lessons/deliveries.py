@@ -49,7 +49,6 @@ def show(stage: Stage) -> None:
         "relay.py reads orders, writes each to another topic, and commits its place in three ways:"
     )
     stage.write("relay.py", _PROGRAM)
-    stage.run("cat relay.py")
     found = {}
     for how in ("at-most", "at-least", "exactly"):
         stage.run(f"kvorum topics create {how} --partitions 1")

@@ -21,6 +21,7 @@ def show(stage: Stage) -> None:
     log = f"lab/broker-{leader}/orders-0/00000000000000000000.log"
     dumped = stage.run(f"kvorum log dump {log}")
     stage.fact("The leader's log ends at offset 2: it has both.", "baseOffset: 1 " in dumped)
+    stage.say("`kvorum consume` ends at the high watermark, and waits for nothing.")
     read = stage.run("kvorum consume orders")
     stage.fact(
         "A consumer gets the first alone: the high watermark is 1, since a replica of the ISR has "
@@ -32,8 +33,8 @@ def show(stage: Stage) -> None:
     read = stage.wait_for("kvorum consume orders", lambda out: "two" in out)
     stage.fact("The high watermark is 2: both replicas that are in sync have it.", "two" in read)
     stage.run(f"kill -CONT {paused}")
-    stage.wait_for(_DESCRIBE, lambda out: slow in isr_of(out))
-    stage.fact(f"Once {slow} has caught up, it is in the ISR again.", True)
+    out = stage.wait_for(_DESCRIBE, lambda out: slow in isr_of(out))
+    stage.fact(f"Once {slow} has caught up, it is in the ISR again.", slow in isr_of(out))
 
 
 LESSON = Lesson(
@@ -48,6 +49,6 @@ LESSON = Lesson(
     seen="one log with two ends, and a set of replicas that shrinks so that the service goes on.",
     code="kvorum/broker/partition/core/partition.py",
     page="docs/walks/produce.md",
-    try_next="the same with --acks all: it waits for as long as the ISR does",
+    try_next="pause the follower again, and produce with --acks all: it waits for the ISR",
     properties=("replica.lag.time.max.ms=8000", *PATIENT),
 )

@@ -31,9 +31,17 @@ def show(stage: Stage) -> None:
     stage.run("kvorum partitions add clicks --partitions 12")
     more = _counts(stage.run("kvorum produce clicks --key-separator : --file hot"))
     stage.fact(
-        f"Twice the partitions change nothing for it: {100 * max(more) // _RECORDS} %. A key that "
-        "says less (user and day) does.",
+        f"Twice the partitions change nothing for it: {100 * max(more) // _RECORDS} % are in one. "
+        "A key that says more, such as user and day, does.",
         max(more) >= _HOT,
+    )
+    before, after = hot.index(max(hot)), more.index(max(more))
+    stage.fact(
+        f"But star's records are in partition {before} up to now, and in {after} from now on: a "
+        "key's order ends when partitions are added."
+        if before != after
+        else f"star stays in partition {before}; other keys moved when partitions were added.",
+        len(more) == 2 * len(hot),
     )
 
 
@@ -46,12 +54,12 @@ LESSON = Lesson(
     name="hot-key",
     title="A hot key",
     claim=(
-        "The key's hash decides the partition, so a frequent key makes one partition, its leader "
-        "and its consumer busy, however many partitions there are."
+        "The key's hash decides the partition, so a frequent key fills one partition, however many "
+        "there are."
     ),
     show=show,
     seen="skew that more partitions do not mend.",
-    code="kvorum/cli/produce.py",
+    code="kvorum/cli/records/producer.py",
     page="docs/commands.md",
-    try_next="the same without keys: kvorum produce clicks --file even",
+    try_next="kvorum produce clicks -k star-monday click",
 )

@@ -9,7 +9,8 @@ from kvorum.tour.stage import Stage
 
 _LINES = 24_000
 _WANTED = 15_000
-_BATCH = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) .* position: (\d+)")
+_BATCH = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) position: (\d+)")
+_FIELDS = r"sed -n 's/\(base.* lastOffset: [0-9]*\) .* \(position: [0-9]*\) .*/\1 \2/p'"
 _ENTRY = re.compile(r"offset: (\d+) position: (\d+)")
 _TIME = re.compile(r"timestamp: (\d+) offset: (\d+)")
 
@@ -32,7 +33,7 @@ def show(stage: Stage) -> None:
     stage.fact(f"The partition is a folder with {len(bases)} segments.", len(bases) > 1)
     base = max(number for number in bases if number <= _WANTED)
     log = f"{folder}/{base:020}.log"
-    batches = _BATCH.findall(stage.run(f"kvorum log dump {log}"))
+    batches = _BATCH.findall(stage.run(f"kvorum log dump {log} | {_FIELDS}"))
     stage.fact(
         f"A segment is named by its first offset: {log} begins at {base}.",
         int(batches[0][0]) == base,
@@ -44,8 +45,9 @@ def show(stage: Stage) -> None:
     passed = [b for b in batches if place <= int(b[2]) and int(b[1]) < _WANTED]
     held = [b for b in batches if int(b[0]) <= _WANTED <= int(b[1])]
     stage.fact(
-        f"The index names offset {offset} at byte {place}; from there the search passes "
-        f"{len(passed)} batches of {len(batches)}, and finds the record at byte {held[0][2]}.",
+        f"The index knows that the batch which ends with offset {offset} begins at byte {place}. "
+        f"From there the search passes {len(passed)} of {len(batches)} batches; the next one, at "
+        f"byte {held[0][2]}, has the record.",
         len(held) == 1 and int(held[0][2]) >= place and len(passed) < len(batches) - 1,
     )
     times = _TIME.findall(stage.run(f"kvorum log dump {log[:-4]}.timeindex"))
@@ -68,7 +70,7 @@ LESSON = Lesson(
     ),
     show=show,
     seen="files named by their first offset, and two indexes small enough to be searched at once.",
-    code="kvorum/storage/log/log.py",
+    code="kvorum/storage/files/index.py",
     page="docs/log.md",
-    try_next="kvorum consume lines --offset @-1m -n 1",
+    try_next="kvorum consume lines --offset @-5s -n 1, which goes through the time index",
 )

@@ -13,7 +13,7 @@ _QUOTA, _BYTES = 100_000, 500_000
 
 def show(stage: Stage) -> None:
     stage.run("kvorum topics create events --partitions 1")
-    stage.run(f"yes 'an event of fifty bytes, more or less' | head -c {_BYTES} > events")
+    stage.run(f"yes 'an event, as long as such events are' | head -c {_BYTES} > events")
     free = _seconds(stage.run("kvorum produce events --acks 1 --file events"))
     stage.run(f"kvorum configs alter --entity user --default --set producer_byte_rate={_QUOTA}")
     slow = _seconds(stage.run("kvorum produce events --acks 1 --file events"))
@@ -40,13 +40,13 @@ LESSON = Lesson(
     name="quotas",
     title="Quotas delay, they do not refuse",
     claim=(
-        "A client above its quota gets its answers with a pause, and the broker reads nothing more "
-        "from it meanwhile: the client slows down, no record is refused."
+        "A client above its quota of bytes gets its answers at once, with a time for which the "
+        "broker reads nothing more from it: the client slows down, no record is refused."
     ),
     show=show,
     seen="backpressure instead of errors.",
     code="kvorum/broker/quotas/client_quotas.py",
-    page="docs/configs.md",
-    try_next="the same for readers: consumer_byte_rate",
+    page="docs/configs.md (Quotas)",
+    try_next="kvorum configs alter --entity user --default --set consumer_byte_rate=100000",
     properties=("quota.window.num=2",),
 )

@@ -14,10 +14,17 @@ def show(stage: Stage) -> None:
         "kvorum configs alter --entity group --name workers --set share.auto.offset.reset=earliest"
     )
     stage.run("seq -f 'job-%02.0f' 40 | kvorum produce jobs")
-    stage.say("Two members read one partition at once. In a consumer group one would have nothing.")
+    stage.say(
+        "Two members read one partition, each until it has 20 jobs. In a consumer group one of "
+        "them would have nothing."
+    )
     stage.run(f"{_MEMBER} -n 20 > a & {_MEMBER} -n 20 > b; wait; wc -l a b")
     both = stage.run("sort a b | uniq -c | sort -rn | head -3; sort -u a b | wc -l")
-    stage.fact("Together they have every job, once.", both.split()[-1] == "40")
+    stage.fact(
+        "Together they have every job, once. (A member that dies with a record in hand has not "
+        "accepted it: it goes to another.)",
+        both.split()[-1] == "40",
+    )
     (partition,) = stage.rows("kvorum groups describe workers")
     stage.fact("The group is at the end: nothing is left.", partition["LAG"] == "0")
     stage.run("kvorum produce jobs late-1 late-2")
@@ -31,8 +38,8 @@ LESSON = Lesson(
     name="share-group",
     title="A share group reads a topic as a queue",
     claim=(
-        "In a share group members take records, not partitions: each record goes to one of them, "
-        "who accepts, releases or rejects it. More members than partitions all have work."
+        "Members of a share group (Kafka 4.2) take records, not partitions: several read one "
+        "partition at once, and a record that one of them has accepted goes to no other."
     ),
     show=show,
     seen="a queue and a log in one topic.",

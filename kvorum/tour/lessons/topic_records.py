@@ -29,12 +29,15 @@ def show(stage: Stage) -> None:
     stage.fact("The difference of the two states is these records.", "+ /topics/orders" in changes)
     stage.run("kvorum topics delete orders")
     gone = stage.run("kvorum metadata ls /topics")
-    stage.fact("The topic is gone now,", "orders" not in gone)
+    stage.fact("The topic is gone now.", "orders" not in gone)
     past = stage.run(f"kvorum metadata tree /topics --at-offset {after} --depth 2")
-    stage.fact(f"and was there at offset {after}: the log is the history.", "orders" in past)
+    stage.fact(f"It was there at offset {after}: the log is the history.", "orders" in past)
     written = stage.run("kvorum metadata snapshot --out .")
     name = re.search(r"\d{20}-\d{10}\.checkpoint", written)
-    stage.fact("A snapshot is the state at an offset, in its name.", name is not None)
+    stage.fact(
+        "A snapshot is the state at an offset; its name has the offset and the epoch.",
+        name is not None,
+    )
     if name is not None:
         stage.run(f"kvorum snapshot inspect {name.group()}")
 
@@ -53,7 +56,7 @@ LESSON = Lesson(
         "records up to an offset make, and a snapshot is one of these states."
     ),
     show=show,
-    seen="a change, the states before and after it, and the way back.",
+    seen="a change, the states before and after it, and a look back.",
     code="kvorum/metadata/controller/decide/topics.py",
     page="docs/inspection.md",
     try_next="kvorum metadata shell, and its `help`",

@@ -24,7 +24,6 @@ def show(stage: Stage) -> None:
     stage.run("kvorum topics create payments --partitions 1")
     stage.say("pay.py sends one record in a transaction, and then commits it, aborts it, or dies:")
     stage.write("pay.py", _PROGRAM)
-    stage.run("cat pay.py")
     stage.run(f"{stage.python} pay.py paid-1 commit")
     stage.run(f"{stage.python} pay.py never-2 abort")
     stage.run_in_vain(f"{stage.python} pay.py open-3 crash")
@@ -38,8 +37,10 @@ def show(stage: Stage) -> None:
     everything = stage.run("kvorum consume payments --isolation read_uncommitted")
     stage.fact("The log has all three records.", "never-2" in everything and "open-3" in everything)
     committed = stage.run("kvorum consume payments")
-    stage.fact("read_committed, here the default, gets the first alone.",
-               "paid-1" in committed and "never-2" not in committed)  # fmt: skip
+    stage.fact(
+        "read_committed gets the first alone. (It is the default here, not in Kafka's clients.)",
+        "paid-1" in committed and "never-2" not in committed,
+    )
     stage.say(
         "open-3 is in a transaction whose producer is dead. Readers stop before it, at the last "
         "stable offset, even for records that are in no transaction:"
@@ -47,7 +48,10 @@ def show(stage: Stage) -> None:
     stage.run("kvorum produce payments plain-4")
     held = stage.run("kvorum consume payments")
     stage.fact("plain-4 waits behind it.", "plain-4" not in held)
-    stage.say("A new producer with the same transactional.id fences the dead one, and aborts.")
+    stage.say(
+        "A new producer with the same transactional.id fences the dead one, and aborts. Without "
+        "one the coordinator would, after transaction.timeout.ms."
+    )
     stage.run(f"{stage.python} pay.py paid-5 commit")
     read = stage.wait_for("kvorum consume payments", lambda out: "paid-5" in out)
     stage.fact("Now plain-4 and paid-5 are read, open-3 never.",
