@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 
@@ -122,3 +123,14 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(arguments, says):
     result = CliRunner().invoke(tour, arguments)
     assert isinstance(result.exception, CommandFailed)
     assert says in str(result.exception)
+
+
+def test_a_program_that_a_lesson_left_ends_with_it():
+    run = stage()
+    run.run("(sleep 60 > /dev/null 2>&1 & echo $! > pid)")
+    pid = (run.folder / "pid").read_text().strip()
+    assert os.readlink(f"/proc/{pid}/cwd") == str(run.folder)
+    run.stop()
+    # A process that has ended, and that nobody has waited for yet, has no folder either.
+    with pytest.raises(OSError, match=pid):
+        os.readlink(f"/proc/{pid}/cwd")
