@@ -17,6 +17,7 @@ from kvorum.tour.lessons import LESSONS
 from kvorum.tour.printer import LINES_SHOWN, Printer
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import NotShown, Telling, rows_of
+from tests.polling import eventually
 
 ROOT = pathlib.Path(__file__).parents[2]
 TABLE = """TOPIC   PARTITION  LEADER  REPLICAS     ISR  ELR
@@ -131,6 +132,12 @@ def test_a_program_that_a_lesson_left_ends_with_it():
     pid = (run.folder / "pid").read_text().strip()
     assert os.readlink(f"/proc/{pid}/cwd") == str(run.folder)
     run.stop()
-    # A process that has ended, and that nobody has waited for yet, has no folder either.
-    with pytest.raises(OSError, match=pid):
-        os.readlink(f"/proc/{pid}/cwd")
+    eventually(lambda: not has_folder(pid), "the program has ended")
+
+
+def has_folder(pid: str) -> bool:
+    """False for a process that has ended, also if nobody has waited for it yet."""
+    try:
+        return bool(os.readlink(f"/proc/{pid}/cwd"))
+    except OSError:
+        return False
