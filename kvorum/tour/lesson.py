@@ -31,7 +31,8 @@ class Lesson:
     code: where it is in the code, a path in the repository.
     page: the document that tells more, a path in the repository.
     try_next: what a reader may try.
-    controllers, brokers, properties: of the lesson's cluster.
+    controllers, brokers, properties: of the lesson's cluster; without controllers the lesson starts
+        its own nodes.
     """
 
     number: int

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,20 @@ from kvorum.tour.telling import NotShown, Step, Telling, rows_of
 DATA = "lab"
 COMMAND_TIMEOUT_S = 40.0
 WAIT_TIMEOUT_S = 30.0
+PORT_MAX = 65_000
 _POLL_S = 0.3
 _BOOTSTRAP = re.compile(r"^bootstrap: (\S+)", re.MULTILINE)
 
 Row = dict[str, str]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Stage:
@@ -50,6 +61,7 @@ class Stage:
     ) -> None:
         self.telling = Telling()
         self.folder = Path(tempfile.mkdtemp(prefix="kvorum-tour-"))
+        self._has_cluster = controllers > 0
         self._shape = ["--controllers", str(controllers), "--brokers", str(brokers)]
         for each in properties:
             self._shape += ["--set", each]
@@ -62,14 +74,15 @@ class Stage:
     # --- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the cluster. Raises NotShown if it does not start."""
+        """Start the cluster, if the lesson has one. Raises NotShown if it does not start."""
         self._make_command()
+        if not self._has_cluster:
+            return
         words = ["kvorum", "dev", "--data-dir", DATA, "--port", "0", "--background", *self._shape]
         found = _BOOTSTRAP.search(self.run(shlex.join(words)))
         if found is None:
             raise NotShown("the cluster did not start")
-        self._bootstrap = found.group(1)
-        self._environment["KVORUM_BOOTSTRAP_SERVER"] = self._bootstrap
+        self.use_brokers(found.group(1))
 
     def way_in(self) -> list[str]:
         """The commands with which a reader goes on with a cluster that is kept, and ends it."""
@@ -103,6 +116,21 @@ class Stage:
     def python(self) -> str:
         """The Python that has Kafka's client, as a word of a command line."""
         return shlex.quote(sys.executable)
+
+    def use_brokers(self, bootstrap: str) -> None:
+        """Commands ask these brokers from now on."""
+        self._bootstrap = self._environment["KVORUM_BOOTSTRAP_SERVER"] = bootstrap
+
+    @staticmethod
+    def free_port() -> int:
+        """A port that is free, as are the next few and those a hundred above."""
+        while True:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port: int = probe.getsockname()[1]
+            wanted = [*range(port, port + 4), *range(port + 100, port + 104)]
+            if port < PORT_MAX and all(map(_is_free, wanted)):
+                return port
 
     def write(self, name: str, text: str) -> None:
         """Write a file, by a command that can be copied."""

@@ -13,6 +13,7 @@ from kvorum.tour.lessons import (
     high_watermark,
     hot_key,
     leader_epochs,
+    lost_majority,
     min_insync_replicas,
     partition_folder,
     quotas,
@@ -42,6 +43,7 @@ LESSONS: tuple[Lesson, ...] = tuple(
         retention,
         quotas,
         hot_key,
+        lost_majority,
         share_group,
     )
 )
