@@ -86,11 +86,12 @@ class Stage:
 
     def way_in(self) -> list[str]:
         """The commands with which a reader goes on with a cluster that is kept, and ends it."""
+        end = f"kvorum dev stop --data-dir {DATA}" if self._has_cluster else "kill $(cat *.pid)"
         return [
             f"cd {self.folder}",
             'export PATH="$PWD/bin:$PATH"',
             f"export KVORUM_BOOTSTRAP_SERVER={self._bootstrap}",
-            f"kvorum dev stop --data-dir {DATA} && cd && rm -r {self.folder}    # at the end",
+            f"{end}; cd; rm -r {self.folder}    # at the end",
         ]
 
     def stop(self) -> None:
