@@ -20,7 +20,8 @@ def show(stage: Stage) -> None:
         f"The followers are paused. Leader {old} takes a record that nobody fetches, and dies."
     )
     paused = " ".join(str(stage.process_of(f"broker-{broker}")) for broker in followers)
-    stage.run(f"kill -STOP {paused}")
+    # Their last fetches wait at the leader for half a second: what came meanwhile would reach them.
+    stage.run(f"kill -STOP {paused}; sleep 1")
     stage.run("kvorum produce orders --acks 1 lonely")
     stage.run(f"kill -9 {stage.process_of(f'broker-{old}')} && kill -CONT {paused}")
     new = leader_of(stage.wait_for(_DESCRIBE, lambda out: leader_of(out) in followers))
