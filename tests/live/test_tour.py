@@ -13,7 +13,8 @@ import pytest
 from kvorum.runtime.python_module import module_command
 from kvorum.tour.lessons import LESSONS
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+EXIT_NOT_SHOWN = 1
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -22,18 +23,24 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_a_lesson_shows_its_claim_and_leaves_nothing_behind(lesson, tmp_path):
-    done = subprocess.run(
-        module_command("kvorum", "tour", lesson.name, "-o", "json"),
-        capture_output=True,
-        env=environment(tmp_path),
-        timeout=110,
-        check=False,
-    )
+    done = run(lesson.name, tmp_path)
+    if done.returncode == EXIT_NOT_SHOWN:
+        # A lesson says so if the machine was too busy; a second run must show the claim.
+        done = run(lesson.name, tmp_path)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     told = json.loads(done.stdout)
     assert told["passed"]
     assert all(fact["holds"] for fact in told["facts"])
     assert list(tmp_path.iterdir()) == []
+
+
+def run(name, folder):
+    return subprocess.run(
+        module_command("kvorum", "tour", name, "-o", "json"),
+        capture_output=True,
+        env=environment(folder),
+        check=False,
+    )
 
 
 def test_ctrl_c_leaves_no_cluster_behind(tmp_path):
