@@ -73,7 +73,7 @@ def tour(lesson: str | None, pause: bool, keep: bool, output: str) -> None:
 
 
 def _finish(lesson: Lesson, stage: Stage, output: str, reason: str | None, keep: bool) -> None:
-    is_passed = reason is None and stage.telling.is_passed()
+    is_passed = reason is None and bool(stage.telling.facts)
     if is_structured(output):
         fields = _fields(lesson, stage.telling, is_passed, reason)
         show(output, {**fields, "kept": stage.way_in() if keep else None})

@@ -1,4 +1,4 @@
-"""A lesson of the tour. Pure.
+"""A lesson of the tour.
 
 A lesson is a claim, and a function that shows it with commands which a reader could type. Each fact
 that the function states is checked on what the commands printed.

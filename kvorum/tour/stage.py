@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,31 +17,24 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kvorum.chaos.live.host.processes import free_ports
 from kvorum.tour.telling import NotShown, Step, Telling, rows_of
 
 DATA = "lab"
+MARK = "KVORUM_TOUR"
+"""The variable by which a lesson's processes are known."""
 COMMAND_TIMEOUT_S = 40.0
 WAIT_TIMEOUT_S = 30.0
-PORT_MAX = 65_000
 _POLL_S = 0.3
 _BOOTSTRAP = re.compile(r"^bootstrap: (\S+)", re.MULTILINE)
 
 Row = dict[str, str]
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
 class Stage:
     """One run of a lesson.
 
-    telling: what was said, run and found.
+    telling: what was run and found.
     controllers, brokers, properties: of its cluster.
     on_text, on_command, on_output, on_fact: called as it happens; on_command before it runs.
     pause: called before each command.
@@ -68,7 +61,7 @@ class Stage:
         self._on_text, self._on_command = on_text, on_command
         self._on_output, self._on_fact = on_output, on_fact
         self._pause = pause
-        self._environment = dict(os.environ)
+        self._environment = {**os.environ, MARK: str(self.folder)}
         self._bootstrap = ""
 
     # --- life --------------------------------------------------------------------------------
@@ -100,8 +93,10 @@ class Stage:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             if (self.folder / DATA).exists():
-                self._resume_paused()
-                self._execute(f"kvorum dev stop --data-dir {DATA}")
+                # Whatever these commands cannot end is killed behind them.
+                with contextlib.suppress(NotShown):
+                    self._resume_paused()
+                    self._execute(f"kvorum dev stop --data-dir {DATA}")
             self._kill_the_rest()
             shutil.rmtree(self.folder, ignore_errors=True)
         finally:
@@ -110,7 +105,6 @@ class Stage:
     # --- what lessons call -------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        self.telling.events.append(text)
         self._on_text(text)
 
     @property
@@ -124,14 +118,15 @@ class Stage:
 
     @staticmethod
     def free_port() -> int:
-        """A port that is free, as are the next few and those a hundred above."""
-        while True:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port: int = probe.getsockname()[1]
-            wanted = [*range(port, port + 4), *range(port + 100, port + 104)]
-            if port < PORT_MAX and all(map(_is_free, wanted)):
-                return port
+        """A port that is free, as are the next 109: `kvorum init` gives them to its nodes."""
+        return free_ports(110, random.Random())
+
+    def pause_brokers(self, broker_ids: Sequence[str]) -> str:
+        """Pause these brokers; returns the ids of their processes. Their last fetches wait at the
+        leader for half a second: a record that came meanwhile would still reach them."""
+        paused = " ".join(str(self.process_of(f"broker-{broker_id}")) for broker_id in broker_ids)
+        self.run(f"kill -STOP {paused}; sleep 1")
+        return paused
 
     def write(self, name: str, text: str) -> None:
         """Write a file, by a command that can be copied."""
@@ -171,7 +166,7 @@ class Stage:
             if holds(step.output) or is_over:
                 break
             time.sleep(_POLL_S)
-        self.telling.events.append(step)
+        self.telling.steps.append(step)
         self._on_output(step.output)
         if tries > 1:
             self.say(f"(It was run {tries} times, until it showed this.)")
@@ -181,7 +176,7 @@ class Stage:
 
     def fact(self, text: str, is_held: bool) -> None:
         """State a fact. Raises NotShown if it does not hold."""
-        self.telling.events.append((text, is_held))
+        self.telling.facts.append((text, is_held))
         self._on_fact(text, is_held)
         if not is_held:
             raise NotShown(f"this did not hold: {text}")
@@ -200,7 +195,7 @@ class Stage:
         self._on_command(command)
         self._pause()
         step = self._execute(command)
-        self.telling.events.append(step)
+        self.telling.steps.append(step)
         self._on_output(step.output)
         return step
 
@@ -237,11 +232,11 @@ class Stage:
         return Step(command, done.returncode, done.stdout.decode(errors="replace"))
 
     def _kill_the_rest(self) -> None:
-        """A lesson that ended early may have left programs; they run in its folder."""
+        """Kill the programs that the lesson has left, by the mark in their environment."""
+        mark = f"{MARK}={self.folder}\0".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                place = Path(os.readlink(process / "cwd"))
-                if self.folder in (place, *place.parents):
+                if mark in (process / "environ").read_bytes():
                     os.kill(int(process.name), signal.SIGKILL)
 
     def _resume_paused(self) -> None:

@@ -1,9 +1,9 @@
-"""What a run of a lesson has told, and how outputs of commands are read. Pure."""
+"""The record of a run of a lesson, and readers of what commands print. Pure."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kvorum.runtime.errors import KvorumError
 
@@ -24,23 +24,12 @@ class Step:
     output: str
 
 
-@dataclass(slots=True)
 class Telling:
-    """A run's record, in its order: texts, steps, and facts with whether they held."""
+    """A run's record: its commands, and the facts with whether they held."""
 
-    events: list[str | Step | tuple[str, bool]] = field(default_factory=list)
-
-    @property
-    def facts(self) -> list[tuple[str, bool]]:
-        return [event for event in self.events if isinstance(event, tuple)]
-
-    @property
-    def steps(self) -> list[Step]:
-        return [event for event in self.events if isinstance(event, Step)]
-
-    def is_passed(self) -> bool:
-        """True if a fact was stated, and every one held."""
-        return bool(self.facts) and all(held for _, held in self.facts)
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.facts: list[tuple[str, bool]] = []
 
 
 def rows_of(table: str) -> list[dict[str, str]]:
@@ -73,3 +62,9 @@ def isr_of(described: str) -> list[str]:
     """The ISR of that partition."""
     rows = rows_of(described)
     return rows[0]["ISR"].split(",") if rows else []
+
+
+def number_after(label: str, text: str) -> int:
+    """The number behind `label:` in an output of labels and values; -1 if there is none."""
+    found = re.search(rf"{label}:\s+(-?\d+)", text)
+    return -1 if found is None else int(found.group(1))

@@ -43,7 +43,8 @@ def run(name, folder):
     )
 
 
-def test_ctrl_c_leaves_no_cluster_behind(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_a_kill_leave_no_cluster_behind(sent, tmp_path):
     process = subprocess.Popen(
         module_command("kvorum", "tour", "elections"),
         stdout=subprocess.PIPE,
@@ -55,7 +56,7 @@ def test_ctrl_c_leaves_no_cluster_behind(tmp_path):
         for line in process.stdout:
             if b"bootstrap:" in line:
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         assert process.wait(60) == 130
     finally:
         process.kill()

@@ -15,9 +15,7 @@ def show(stage: Stage) -> None:
     leader, *followers = partition["REPLICAS"].split(",")
     stage.run("kvorum produce orders --acks all before")
     stage.say("The followers are paused. The leader takes three records, then it dies.")
-    paused = " ".join(str(stage.process_of(f"broker-{broker}")) for broker in followers)
-    # Their last fetches wait at the leader for half a second: what came meanwhile would reach them.
-    stage.run(f"kill -STOP {paused}; sleep 1")
+    paused = stage.pause_brokers(followers)
     stage.run("kvorum produce orders --acks 0 asked-0")
     stage.run("kvorum produce orders --acks 1 asked-1")
     stage.run_in_vain("kvorum produce orders --acks all --delivery-timeout 2 asked-all")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 from kvorum.tour.lesson import Lesson
 from kvorum.tour.stage import Stage
+from kvorum.tour.telling import number_after
 
 _STATUS = "kvorum quorum status"
-_LEADER = re.compile(r"LeaderId:\s+(-?\d+)")
-_EPOCH = re.compile(r"LeaderEpoch:\s+(\d+)")
+_LEADER, _EPOCH = "LeaderId", "LeaderEpoch"
 
 
 def show(stage: Stage) -> None:
     before = stage.run(_STATUS)
-    leader, epoch = _number(_LEADER, before), _number(_EPOCH, before)
+    leader, epoch = number_after(_LEADER, before), number_after(_EPOCH, before)
     stage.say(f"Controller {leader} leads in epoch {epoch}. It dies.")
     stage.run(f"kill -9 {stage.process_of(f'controller-{leader}')}")
-    after = stage.wait_for(_STATUS, lambda out: _number(_LEADER, out) not in (leader, -1))
-    second, later = _number(_LEADER, after), _number(_EPOCH, after)
+    after = stage.wait_for(_STATUS, lambda out: number_after(_LEADER, out) not in (leader, -1))
+    second, later = number_after(_LEADER, after), number_after(_EPOCH, after)
     stage.fact(f"Controller {second} leads, in a later epoch: {later}.", later > epoch)
     told = stage.run("kvorum quorum timeline | tail -12")
     stage.fact(
@@ -41,19 +39,14 @@ def show(stage: Stage) -> None:
     )
 
     stage.run(f"kvorum dev restart controller-{leader} controller-{second} --data-dir lab")
-    last = stage.wait_for(_STATUS, lambda out: _number(_LEADER, out) != -1)
+    last = stage.wait_for(_STATUS, lambda out: number_after(_LEADER, out) != -1)
     stage.fact(
         "The dead ones are back, and there is a leader again, in epoch "
-        f"{_number(_EPOCH, last)}. An election that nobody wins uses up an epoch too.",
-        _number(_EPOCH, last) > later or _number(_LEADER, last) == second,
+        f"{number_after(_EPOCH, last)}. An election that nobody wins uses up an epoch too.",
+        number_after(_EPOCH, last) > later or number_after(_LEADER, last) == second,
     )
     topics = stage.run("kvorum topics list -o name")
     stage.fact("What was committed is there, what was refused is not.", "never" not in topics)
-
-
-def _number(pattern: re.Pattern[str], text: str) -> int:
-    found = pattern.search(text)
-    return -1 if found is None else int(found.group(1))
 
 
 LESSON = Lesson(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from kvorum.tour.lesson import Lesson
 from kvorum.tour.stage import Stage
+from kvorum.tour.telling import number_after
 
 _STATUS = "kvorum quorum status"
-_LEADER = re.compile(r"LeaderId:\s+(-?\d+)")
 
 
 def show(stage: Stage) -> None:
@@ -17,7 +15,7 @@ def show(stage: Stage) -> None:
     stage.use_brokers(f"127.0.0.1:{port}")
     for node in ("controller-1", "controller-2", "controller-3", "broker-101"):
         _start(stage, node)
-    stage.wait_for(_STATUS, lambda out: _leader(out) > 0)
+    stage.wait_for(_STATUS, lambda out: number_after("LeaderId", out) > 0)
     stage.wait_for("kvorum brokers list", lambda out: " no" in out)
     stage.run("kvorum topics create orders --partitions 1 --replication-factor 1")
     stage.say("Two of three controllers are lost for good, with their disks.")
@@ -34,7 +32,7 @@ def show(stage: Stage) -> None:
     )
     stage.run("kvorum quorum recover --config nodes/controller-1.toml --unsafe")
     _start(stage, "controller-1")
-    stage.wait_for(_STATUS, lambda out: _leader(out) == 1)
+    stage.wait_for(_STATUS, lambda out: number_after("LeaderId", out) == 1)
     topics = stage.run("kvorum topics list -o name")
     stage.fact("The survivor leads alone, and the topic is there.", "orders" in topics)
     if "never" in topics:
@@ -51,11 +49,6 @@ def _start(stage: Stage, node: str) -> None:
     stage.run(
         f"(kvorum {role} --config nodes/{node}.toml > {node}.log 2>&1 & echo $! > {node}.pid)"
     )
-
-
-def _leader(out: str) -> int:
-    found = _LEADER.search(out)
-    return -1 if found is None else int(found.group(1))
 
 
 LESSON = Lesson(

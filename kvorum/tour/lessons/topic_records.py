@@ -7,12 +7,11 @@ import re
 
 from kvorum.tour.lesson import Lesson
 from kvorum.tour.stage import Stage
-
-_HIGH_WATERMARK = re.compile(r"HighWatermark:\s+(\d+)")
+from kvorum.tour.telling import number_after
 
 
 def show(stage: Stage) -> None:
-    before = _end(stage)
+    before = number_after("HighWatermark", stage.run("kvorum quorum status"))
     stage.run("kvorum topics create orders --partitions 2 --config retention.ms=60000")
     records = [
         json.loads(line)
@@ -40,11 +39,6 @@ def show(stage: Stage) -> None:
     )
     if name is not None:
         stage.run(f"kvorum snapshot inspect {name.group()}")
-
-
-def _end(stage: Stage) -> int:
-    found = _HIGH_WATERMARK.search(stage.run("kvorum quorum status"))
-    return 0 if found is None else int(found.group(1))
 
 
 LESSON = Lesson(
