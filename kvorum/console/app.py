@@ -45,6 +45,7 @@ PAGES = {
     "/brokers": "brokers",
     "/topics": "topics",
     "/topic": "topic",
+    "/replication": "replication",
     "/messages": "",
     "/groups": "groups",
     "/group": "group",

@@ -30,16 +30,19 @@ from kvorum.console.core.topics_summary import Summaries, TopicBook
 from kvorum.console.core.views import (
     OF_GROUPS,
     OF_SHARE_PARTITIONS,
+    REPLICATION,
     Facts,
     NoSuchTopic,
     NotThere,
     Parameters,
     document_of,
+    logs_shown,
 )
 from kvorum.console.feed import Feed
 from kvorum.console.lab import Lab
 from kvorum.console.message_reader import MessageReader, Question
 from kvorum.console.metrics_pages import MetricsPages
+from kvorum.console.replication_reader import Replication, ReplicationReader
 from kvorum.console.runs import Runs
 from kvorum.console.source import open_broker
 from kvorum.console.travel import Travel
@@ -53,6 +56,7 @@ T = TypeVar("T")
 SAMPLE_INTERVAL_S = 1.0
 GROUPS_INTERVAL_S = 3.0
 LAB_INTERVAL_S = 0.5
+REPLICATION_INTERVAL_S = 0.4
 FIRST_WAIT_S = 1.5
 """How long a page request waits for the first reading."""
 FRESH_WAIT_S = 0.05
@@ -125,6 +129,13 @@ class Desk:
         self.processes: Feed[Any] | None = None
         if lab is not None:
             self.processes = Feed("lab", lab.processes, interval_s=LAB_INTERVAL_S)
+        self._replicas = ReplicationReader(self._image)
+        self.replication: Feed[Replication] = Feed(
+            "replication",
+            lambda: self._as_user(self._replicas.read),
+            interval_s=REPLICATION_INTERVAL_S,
+            on_error=self._note,
+        )
         self.figures: Feed[ShareFigures] | None = None
         if metrics is not None:
             self.figures = Feed("metrics", metrics.share_figures, interval_s=GROUPS_INTERVAL_S)
@@ -134,18 +145,20 @@ class Desk:
         """The readings go on within this block, as far as somebody wants them. on_failure: called
         with an error of the console itself."""
         tasks = TaskGroup(on_failure)
-        for feed in self._feeds("group"):
+        for feed in {*self._feeds("group"), *self._feeds(REPLICATION)}:
             tasks.spawn(feed.run(), f"console {feed.name}")
         try:
             yield
         finally:
             await tasks.stop()
+            self._replicas.close()
 
     # --- views --------------------------------------------------------------------------------
 
     async def view(self, name: str, parameters: Parameters) -> Document:
         """A view with its `meta`. Raises NotThere for an unknown view, BadParameter, and
         CommandFailed if the user may not describe the topic or group."""
+        self._want(name, parameters)
         for feed in self._feeds(name):
             is_first, was_idle, version = feed.version == 0, feed.is_idle, feed.version
             feed.ask()
@@ -161,14 +174,14 @@ class Desk:
         if self._security is None and current_security() is NONE:
             return  # without security there is nothing that a user may not describe
         thing = parameters.get("name", "")
-        if name not in ("topic", "group") or not thing or self.cluster.value is None:
+        if name not in ("topic", REPLICATION, "group") or not thing or self.cluster.value is None:
             return
 
         def ask() -> None:
             backend = open_broker(self.source, self._timeout_s)
             client = GroupClient(backend, self._timeout_s)
             try:
-                if name == "topic":
+                if name != "group":
                     backend.topics([thing])
                 else:
                     client.describe([thing])
@@ -217,14 +230,26 @@ class Desk:
         """The view as of now, with its `meta`. Raises NotThere for an unknown view,
         BadParameter."""
         meta = self.meta(name)
+        self._want(name, parameters)
         look = self.cluster.value
         if look is None:
             processes = {} if self.processes is None else self.processes.value or {}
             return {"meta": meta, "processes": _by_text(processes)}
         return {"meta": meta, **document_of(name, self._facts(look), parameters)}
 
+    def _want(self, name: str, parameters: Parameters) -> None:
+        """Have the logs read that a view shows. Raises BadParameter."""
+        image = self._image()
+        if name == REPLICATION and image is not None:
+            self._replicas.want(logs_shown(image, parameters))
+
+    def _image(self) -> ClusterImage | None:
+        return None if self.cluster.value is None else self.cluster.value.sample.image
+
     def _feeds(self, name: str) -> list[Feed[Any]]:
         feeds: list[Feed[Any]] = [self.cluster]
+        if name == REPLICATION:
+            feeds.append(self.replication)
         if name in OF_GROUPS:
             feeds.append(self.groups)
         if self.figures is not None and name in OF_SHARE_PARTITIONS:
@@ -247,6 +272,7 @@ class Desk:
             processes={} if self.processes is None else self.processes.value or {},
             groups=None if groups is None else groups.rows,
             groups_left_out=0 if groups is None else groups.left_out,
+            logs=self.replication.value or {},
             figures=None if self.figures is None else self.figures.value,
             reads_metrics=self.figures is not None,
         )

@@ -19,6 +19,7 @@ from kvorum.client.current import acting_as, current_security
 from kvorum.client.failures import CommandFailed
 from kvorum.client.security import ClientSecurity
 from kvorum.console.broker_source import Source
+from kvorum.console.core.replica_log import ReplicaLog
 from kvorum.console.core.sample import Answer, QuorumNode, Sample, TimelineLine
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.inspect import quorum_report
@@ -80,7 +81,10 @@ class ClusterSource:
             nodes=self._nodes_of(newest, has_leader=leader is not None),
             answers={
                 node_id: Answer(
-                    role=reply.role, epoch=reply.leader_epoch, leaderless_ms=reply.leaderless_ms
+                    role=reply.role,
+                    epoch=reply.leader_epoch,
+                    leaderless_ms=reply.leaderless_ms,
+                    log=_log_of(reply),
                 )
                 for node_id, reply in replies.items()
             },
@@ -212,6 +216,18 @@ class SharedSource:
     def broker_addresses(self) -> list[tuple[str, int]]:
         """Where brokers listen. Raises CommandFailed before the first look."""
         return self._source.broker_addresses()
+
+
+def _log_of(reply: Any) -> ReplicaLog | None:
+    """The metadata log of a controller that answered; an earlier build does not tell it."""
+    if not reply.epochs:
+        return None
+    return ReplicaLog(
+        start_offset=reply.log_start_offset,
+        end_offset=reply.log_end_offset,
+        high_watermark=reply.high_watermark,
+        epochs=tuple((each.epoch, each.start_offset) for each in reply.epochs),
+    )
 
 
 def _merged(

@@ -722,7 +722,7 @@ class QuorumNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumReply(_message.Message):
-    __slots__ = ("status", "cluster_id", "node_id", "leader_id", "leader_epoch", "high_watermark", "role", "voters", "observers", "nodes", "leaderless_ms", "directory_id")
+    __slots__ = ("status", "cluster_id", "node_id", "leader_id", "leader_epoch", "high_watermark", "role", "voters", "observers", "nodes", "leaderless_ms", "directory_id", "log_start_offset", "log_end_offset", "epochs")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -735,6 +735,9 @@ class DescribeQuorumReply(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     LEADERLESS_MS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     cluster_id: str
     node_id: int
@@ -747,7 +750,18 @@ class DescribeQuorumReply(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[QuorumNode]
     leaderless_ms: int
     directory_id: bytes
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., role: _Optional[str] = ..., voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ..., leaderless_ms: _Optional[int] = ..., directory_id: _Optional[bytes] = ...) -> None: ...
+    log_start_offset: int
+    log_end_offset: int
+    epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., role: _Optional[str] = ..., voters: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[QuorumNode, _Mapping]]] = ..., leaderless_ms: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ...) -> None: ...
+
+class EpochStart(_message.Message):
+    __slots__ = ("epoch", "start_offset")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    start_offset: int
+    def __init__(self, epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
 
 class ReadMetadataLogRequest(_message.Message):
     __slots__ = ("from_offset",)

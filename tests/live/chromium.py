@@ -74,6 +74,6 @@ def tab(browser: Any, address: str, *, is_quiet: bool = True, **context: Any) ->
     try:
         yield opened
         if is_quiet:
-            assert opened.objections == []
+            assert opened.objections == [], opened.objections
     finally:
         opened.close()

@@ -6,7 +6,7 @@ import contextlib
 import json
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,8 @@ TOPIC = "odd.Name_-1"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    limit = "message.max.bytes=12000000"
-    with Cluster(tmp_path_factory.mktemp("console"), settings=[limit]) as cluster:
+    given = ["message.max.bytes=12000000", "broker.session.timeout.ms=5000"]
+    with Cluster(tmp_path_factory.mktemp("console"), settings=given) as cluster:
         Topics(cluster.bootstrap).create(TOPIC, partitions=2)
         Topics(cluster.bootstrap).create("empty", partitions=1)
         write(cluster)
@@ -227,6 +227,62 @@ def test_broker_is_killed_and_started_again(cluster: Cluster, console: Console) 
     news = [item["text"] for item in console.document("/api/view/brokers")["news"]]
     assert f"broker 103 left the ISR of {TOPIC}-0" in news
     assert f"broker 103 joined the ISR of {TOPIC}-0" in news
+
+
+def test_logs_of_replicas_are_those_of_their_brokers(cluster: Cluster, console: Console) -> None:
+    Topics(cluster.bootstrap).create("watched", partitions=1)
+    partition: dict = {}
+
+    def shown(holds: Callable[[dict], bool]) -> bool:
+        # The topic may be younger than the console's last look: the status is 404 then.
+        _, document = console.ask("/api/view/replication", name="watched")
+        rows = document.get("rows", {})
+        partition.update(rows.get("0", {}))
+        return bool(rows) and holds(partition["replicas"])
+
+    def all_are(high_watermark: int, end: int) -> Callable[[dict], bool]:
+        return lambda logs: {ends_of(log) for log in logs.values()} == {(high_watermark, end)}
+
+    eventually(lambda: shown(all_are(0, 0)), "three empty logs are shown")
+    producer = Producer(settings(cluster.bootstrap, acks="all"))
+    send(producer, "watched", 10)
+    eventually(lambda: shown(all_are(10, 10)), "ten records are in all logs")
+    leader = str(partition["leader"])
+    followers = [each for each in partition["replica_order"] if each != leader]
+    for follower in followers:
+        console.change("pause", f"broker-{follower}")
+    late = Producer(settings(cluster.bootstrap, acks=1))
+    send(late, "watched", 5)
+    eventually(lambda: shown(lambda logs: ends_of(logs[leader]) == (10, 15)), "HW 10, end 15")
+    for follower in followers:
+        console.change("resume", f"broker-{follower}")
+    eventually(lambda: shown(all_are(15, 15)), "the followers have caught up")
+    console.change("kill", f"broker-{leader}")
+    eventually(
+        lambda: shown(lambda _: partition["leader"] not in (None, int(leader))), "another leads"
+    )
+    send(producer, "watched", 5)
+    epoch = partition["leader_epoch"]
+
+    def is_cut(logs: dict) -> bool:
+        return all([epoch, 15] in logs[each]["epochs"] for each in followers)
+
+    eventually(lambda: shown(is_cut), "the new epoch begins at offset 15")
+    log = partition["replicas"][leader]
+    assert (log["end"], bool(log["problem"])) == (15, True), "the last state of a dead broker"
+    assert console.change("restart", f"broker-{leader}")[0] == 200
+    eventually(lambda: shown(all_are(20, 20)), "all have all")
+    assert "problem" not in partition["replicas"][leader]
+
+
+def ends_of(log: dict) -> tuple[int | None, int | None]:
+    return log.get("high_watermark"), log.get("end")
+
+
+def send(producer: Producer, topic: str, count: int) -> None:
+    for number in range(count):
+        producer.produce(topic, f"record {number}")
+    assert producer.flush(60) == 0
 
 
 def test_controller_is_paused_and_resumed(console: Console) -> None:

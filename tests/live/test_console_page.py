@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,8 @@ PAGES = {
     "/brokers": "127.0.0.1:",
     "/topics": "orders",
     "/topic?name=orders": "103",
+    "/replication?name=orders": "epoch 0",
+    "/replication": "observer 101",
     "/messages?topic=orders&partition=0": "customer-",
     "/groups": "billing",
     "/group?name=billing": "orders-",
@@ -36,7 +39,9 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    # A paused broker stays for as long as the page takes to show it.
+    given = ["broker.session.timeout.ms=5000"]
+    with Cluster(tmp_path_factory.mktemp("cluster"), settings=given) as cluster:
         Topics(cluster.bootstrap).create("orders", partitions=6)
         write(cluster)
         yield cluster
@@ -155,6 +160,61 @@ def test_isr_changes_as_it_happens_and_is_announced(cluster: Cluster, desk: Tab)
     assert page.evaluate("window.isTheSame") is True
 
 
+def test_logs_part_and_meet_again_while_a_follower_is_paused_and_the_leader_killed(
+    cluster: Cluster, desk: Tab
+) -> None:
+    Topics(cluster.bootstrap).create("drawn", partitions=1)
+    page = desk.open("/replication?name=drawn")
+    leads = page.locator("tr", has=page.locator(".chip.leads"))
+    leads.wait_for()
+    leader = leads.get_attribute("data-key")
+    followers = [each for each in ("101", "102", "103") if each != leader]
+    for follower in followers:
+        cluster.signal(f"broker-{follower}", signal.SIGSTOP)
+    producer = Producer(settings(cluster.bootstrap, acks=1))
+    for number in range(8):
+        producer.produce("drawn", f"record {number}")
+    assert producer.flush(60) == 0
+    of_leader = page.locator(f"tr[data-key='{leader}']")
+    of_leader.locator(".log-open").wait_for()
+    page.locator(f"tr[data-key='{followers[0]}'] .log-bar.silent").wait_for()
+    for follower in followers:
+        cluster.signal(f"broker-{follower}", signal.SIGCONT)
+    of_leader.locator(".log-open").wait_for(state="detached")
+    cluster.kill(f"broker-{leader}")
+    page.locator(f"tr:not([data-key='{leader}']) .chip.leads").wait_for()
+    producer.produce("drawn", "of the next epoch")
+    assert producer.flush(60) == 0
+    after = page.locator(f"tr[data-key='{followers[0]}'] .log-bar")
+    eventually(lambda: after.locator(".log-part").count() == 2, "two epochs are drawn")
+    said = after.get_attribute("aria-label")
+    assert "high watermark 9, log end 9, epoch 0 from 0, epoch" in said
+    boxes = [part.bounding_box() for part in after.locator(".log-part").all()]
+    assert boxes[0]["width"] > 4 * boxes[1]["width"], "eight records to one"
+    cluster.restart(f"broker-{leader}")
+    page.locator(f"tr[data-key='{leader}'] .chip", has_text="in sync").wait_for()
+
+
+def test_bars_do_not_move_for_those_who_ask_for_none(browser: Any, console: Console) -> None:
+    times = {}
+    for motion in ("reduce", "no-preference"):
+        with tab(browser, console.address, reduced_motion=motion) as opened:
+            page = opened.open("/replication?name=orders")
+            part = page.locator(".log-part").first
+            part.wait_for()
+            times[motion] = part.evaluate("e => getComputedStyle(e).transitionDuration")
+    assert times["reduce"] == "0s" != times["no-preference"]
+
+
+def test_records_shown_are_chosen_by_keyboard_and_stay_in_the_address(desk: Tab) -> None:
+    page = desk.open("/replication?name=orders&span=20")
+    page.locator(".log-scale", has_text="80100").first.wait_for()
+    page.locator("select").focus()
+    page.keyboard.press("End")
+    page.locator(".log-scale", has_text="0100").first.wait_for()
+    assert "span=all" in page.url
+
+
 def test_buttons_kill_and_restart_a_broker(cluster: Cluster, desk: Tab) -> None:
     page = desk.open("/brokers")
     row = page.locator("tr[data-key='102']")
@@ -260,6 +320,9 @@ def test_text_stands_out_from_its_ground(browser: Any, console: Console, scheme:
         is_live(page)
         shows(page, "controller 1")
         low = page.evaluate(CONTRASTS)
+        page = opened.open("/replication?name=orders")
+        shows(page, "epoch 0")
+        low += page.evaluate(CONTRASTS)
     assert low == []
 
 

@@ -151,6 +151,14 @@ def test_a_user_sees_what_acls_let_it_describe(alice: Browser) -> None:
     status, messages = alice.document("/api/messages", topic="orders")
     assert status == 200 and "one" in json.dumps(messages)
 
+    def has_ends() -> bool:
+        rows = alice.view("replication", name="orders")["rows"].values()
+        logs = [log for row in rows for log in row["replicas"].values()]
+        return bool(logs) and all("end" in log and "problem" not in log for log in logs)
+
+    eventually(has_ends, "the replicas' logs are shown")
+    assert alice.view("replication")["rows"] == {}, "the quorum is not for this user"
+
 
 def test_a_page_of_something_that_a_user_may_not_describe_says_so(alice: Browser) -> None:
     alice.view("topics")
@@ -158,6 +166,7 @@ def test_a_page_of_something_that_a_user_may_not_describe_says_so(alice: Browser
         ("/api/view/topic", {"name": "hidden"}, "TOPIC_AUTHORIZATION_FAILED"),
         # As in Kafka, nobody without the right learns whether a topic is there.
         ("/api/view/topic", {"name": "nowhere"}, "TOPIC_AUTHORIZATION_FAILED"),
+        ("/api/view/replication", {"name": "hidden"}, "TOPIC_AUTHORIZATION_FAILED"),
         ("/api/messages", {"topic": "hidden"}, "TOPIC_AUTHORIZATION_FAILED"),
         ("/api/view/group", {"name": "others"}, "GROUP_AUTHORIZATION_FAILED"),
         ("/api/configs", {"kind": "topic", "name": "hidden"}, "TOPIC_AUTHORIZATION_FAILED"),
@@ -324,7 +333,7 @@ def test_options_that_cannot_be_safe_are_refused(
 
 
 def test_a_person_signs_in_and_out_in_a_browser(console: Console) -> None:
-    with chromium() as browser, tab(browser, f"{console.origin}/") as shown:
+    with chromium() as browser, tab(browser, f"{console.origin}/", is_quiet=False) as shown:
         page = shown.page
         page.wait_for_url("**/sign-in")
         page.get_by_label("User").fill("alice")
@@ -343,3 +352,5 @@ def test_a_person_signs_in_and_out_in_a_browser(console: Console) -> None:
         page.wait_for_url("**/sign-in")
         shown.open("/topics")
         page.wait_for_url("**/sign-in")
+        # A browser tells of the metadata that this user may not read.
+        assert all("403 (Forbidden)" in each for each in shown.objections), shown.objections

@@ -153,6 +153,33 @@ def test_a_new_leader_tells_of_what_is_surely_committed(
     assert (row.error_code, row.offset) == found
 
 
+def test_a_debugging_consumer_is_told_the_end_of_any_replicas_log(
+    harness: Harness, client: RawClient
+) -> None:
+    harness.call(lambda: harness.cluster.controller.create("t", [(1, 2)]))
+    produced(client, batch(1), acks=-1)
+    follower = harness.cluster.replica(2, "t")
+    eventually(lambda: follower.core.high_watermark == 1, "it is committed everywhere")
+    harness.call(lambda: harness.cluster.brokers[2].manager.fetchers.pause(True))
+    produced(client, batch(1), acks=1)
+    found = {}
+    for broker_id in (1, 2):
+        other = RawClient(harness.cluster.ports[broker_id])
+        for replica_id in (-1, -2):
+            asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+            topics = [{"name": "t", "partitions": [asked]}]
+            values = {"replica_id": replica_id, "isolation_level": 1, "topics": topics}
+            row = other.call("list_offsets", 7, values).topics[0].partitions[0]
+            found[broker_id, replica_id] = (row.error_code.name, row.offset)
+        other.close()
+    assert found == {
+        (1, -1): ("none", 1),
+        (1, -2): ("none", 2),
+        (2, -1): ("not_leader_or_follower", -1),
+        (2, -2): ("none", 1),
+    }
+
+
 def test_a_repeated_batch_is_answered_with_the_time_of_its_append(
     harness: Harness, client: RawClient
 ) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.console.core.patch import difference, without_nulls
-from kvorum.console.core.sample import QuorumNode, Sample
+from kvorum.console.core.replica_log import ReplicaLog, Seen
+from kvorum.console.core.sample import Answer, QuorumNode, Sample
 from kvorum.console.core.topics_summary import TopicBook, state_of, summary_of, totals_of
 from kvorum.console.core.views import BadParameter, NotThere, document_of, whole, window
 from kvorum.metadata.image.image import RESOURCE_TOPIC
@@ -190,6 +191,63 @@ def test_topic_shows_each_partition_with_its_isr():
 def test_topic_that_does_not_exist_is_named(name):
     view = document_of("topic", facts_with(), {"name": name})
     assert view == {"absent": f"the cluster has no topic {name!r}", "news": []}
+
+
+def test_replication_shows_each_replica_as_its_broker_tells_it():
+    log = ReplicaLog(
+        start_offset=5,
+        end_offset=42,
+        high_watermark=40,
+        last_stable_offset=38,
+        epochs=((0, 0), (3, 20)),
+    )
+    seen = {101: Seen(log=log), 102: Seen(log=log, problem="it hangs")}
+    change = PartitionChange(topic_id=ORDERS, partition_id=1, isr=(101, 102))
+    image = image_with(change, base=image_with(*cluster_records()))
+    facts = facts_with(sample_with(image), logs={("orders", 1): seen})
+    view = document_of("replication", facts, {"name": "orders", "start": "1", "limit": "1"})
+    assert (view["order"], view["matched"]) == (["1"], 3)
+    partition = view["rows"]["1"]
+    assert (partition["leader"], partition["state"]) == (101, "under-replicated")
+    assert partition["replica_order"] == ["101", "102", "103"]
+    assert partition["replicas"]["101"] == {
+        "id": 101, "kind": "broker", "role": "leader", "is_in_sync": True, "start": 5,
+        "stable": 38, "high_watermark": 40, "end": 42, "epochs": [[0, 0], [3, 20]],
+    }  # fmt: skip
+    assert partition["replicas"]["102"]["problem"] == "it hangs"
+    assert partition["replicas"]["102"]["end"] == 42
+    nothing_yet = {"id": 103, "kind": "broker", "role": "follower", "is_in_sync": False}
+    assert partition["replicas"]["103"] == nothing_yet
+
+
+def test_replication_shows_at_most_eight_partitions_at_once():
+    image = image_with(*cluster_records(), *topic_records("wide", bytes([6] * 16), 20))
+    facts = facts_with(sample_with(image))
+    view = document_of("replication", facts, {"name": "wide", "limit": "200"})
+    assert (len(view["rows"]), view["limit"], view["matched"]) == (8, 8, 20)
+
+
+def test_replication_of_a_topic_that_does_not_exist_says_so():
+    view = document_of("replication", facts_with(), {"name": "nothing"})
+    assert view["absent"] == "the cluster has no topic 'nothing'"
+
+
+def test_replication_of_the_metadata_log_has_voters_as_they_tell_and_brokers_up_to_their_end():
+    log = ReplicaLog(start_offset=50, end_offset=100, high_watermark=90, epochs=((4, 40), (5, 99)))
+    leader = Answer(role="leader", epoch=5, leaderless_ms=0, log=log)
+    view = document_of("replication", facts_with(sample_with(answers={2: leader})), {})
+    nodes = view["rows"]["metadata"]["replicas"]
+    assert (nodes["2"]["start"], nodes["2"]["high_watermark"]) == (50, 90)
+    assert "stable" not in nodes["2"]
+    assert (nodes["1"]["role"], nodes["1"]["end"]) == ("unreachable", 100)
+    assert (nodes["101"]["end"], nodes["101"]["epochs"]) == (99, [[4, 40]])
+    assert "high_watermark" not in nodes["101"]
+
+
+def test_replication_of_a_quorum_that_the_user_may_not_see_has_no_rows():
+    hidden = {"quorum": "DESCRIBE on the cluster"}
+    view = document_of("replication", facts_with(sample_with(hidden=hidden)), {})
+    assert (view["rows"], view["hidden"]) == ({}, hidden)
 
 
 def test_groups_are_waiting_until_they_were_read():

@@ -3,7 +3,8 @@
 Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark); -2 earliest; -3
 the record with the largest timestamp; -4 earliest local (= earliest); -5 latest tiered and -6
 earliest pending upload (KIP-1023) give offset -1, since no topic is tiered. With isolation level 1
-(v2+) the end is the last stable offset.
+(v2+) the end is the last stable offset. For replica id -2, the debugging consumer, followers answer
+too, and the end is that of the replica's log.
 
 A new leader whose high watermark is below its epoch's start answers OFFSET_NOT_AVAILABLE
 (LEADER_NOT_AVAILABLE below v5), unless the result is a record below the high watermark. Special
@@ -132,10 +133,10 @@ def _look_up(
         return (-1, log.start_offset, log.epochs.epoch_of(log.start_offset)), ErrorCode.NONE
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NONE_FOUND, ErrorCode.NONE
-    end_offset = core.high_watermark
-    if asker.is_read_committed:
+    end_offset = core.end_offset if asker.is_debug else core.high_watermark
+    if asker.is_read_committed and not asker.is_debug:
         end_offset = log.last_stable_offset(end_offset)
-    is_end_known = core.is_latest_known or not core.is_leader
+    is_end_known = asker.is_debug or core.is_latest_known or not core.is_leader
     if timestamp_ms == LATEST:
         if not is_end_known:
             return NONE_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE

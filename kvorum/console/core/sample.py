@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvorum.console.core.replica_log import ReplicaLog
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 
 
@@ -26,11 +27,13 @@ class Answer:
 
     role: Raft's, in lower case.
     leaderless_ms: how long it has had no leader.
+    log: its own metadata log; None if it did not tell.
     """
 
     role: str
     epoch: int
     leaderless_ms: int
+    log: ReplicaLog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,16 +11,21 @@ from dataclasses import dataclass, field
 
 from kvorum.console.core.news import News
 from kvorum.console.core.patch import Document, without_nulls
+from kvorum.console.core.replica_log import Seen
+from kvorum.console.core.replica_rows import metadata_rows, replica_rows
 from kvorum.console.core.sample import QuorumNode, Sample
 from kvorum.console.core.share_figures import NO_PAGES, ShareFigures
 from kvorum.console.core.topics_summary import IS_INTERNAL, Summaries, TopicSummary, state_of
-from kvorum.metadata.image.image import BrokerImage, PartitionImage
+from kvorum.metadata.image.image import BrokerImage, ClusterImage, PartitionImage
 from kvorum.runtime.errors import KvorumError
 from kvorum.runtime.ids import uuid_text
 from kvorum.runtime.text import address_text, whole_number
 
 ROWS_DEFAULT = 50
 ROWS_MAX = 200
+LOGS_MAX = 8
+"""Partitions whose logs one page shows."""
+REPLICATION = "replication"
 SILENT_AFTER_MS = 3_000
 """An observer that has not fetched for this long is shown as silent; it fetches several times a
 second."""
@@ -47,6 +52,7 @@ class Facts:
     processes: of a lab's nodes by id.
     groups: by name, or None before they were read.
     groups_left_out: those beyond the limit.
+    logs: of the replicas of partitions that pages show, by topic and number, and broker id.
     figures: of share-partitions; None before they were read, or if nothing is to be read.
     reads_metrics: the console reads pages of metrics.
     """
@@ -57,6 +63,7 @@ class Facts:
     processes: Mapping[int, Document] = field(default_factory=dict)
     groups: Mapping[str, Document] | None = None
     groups_left_out: int = 0
+    logs: Mapping[tuple[str, int], Mapping[int, Seen]] = field(default_factory=dict)
     figures: ShareFigures | None = None
     reads_metrics: bool = False
 
@@ -176,6 +183,46 @@ def topic_view(facts: Facts, parameters: Parameters) -> Document:
     }
 
 
+def replication_view(facts: Facts, parameters: Parameters) -> Document:
+    """The logs of the replicas of a page of the topic `name`'s partitions; without a name, the
+    metadata log of voters and observers."""
+    sample, name = facts.sample, parameters.get("name", "")
+    document = {"name": name, "news": news_rows(facts.news)}
+    if not name:
+        rows = {} if "quorum" in sample.hidden else {"metadata": _metadata_log(facts)}
+        return {**document, "hidden": dict(sample.hidden), "rows": rows, "order": list(rows)}
+    topic, summary = sample.image.topic(name), facts.summaries.topics.get(name)
+    if topic is None or summary is None:
+        return {"absent": f"the cluster has no topic {name!r}", "news": []}
+    shown = logs_shown(sample.image, parameters)
+    start, limit = window(parameters)
+    return {
+        **document,
+        "matched": len(topic.partitions),
+        "start": start,
+        "limit": min(limit, LOGS_MAX),
+        "rows": {
+            str(number): {
+                **_partition_row(number, topic.partitions[number], summary.min_isr),
+                **replica_rows(topic.partitions[number], facts.logs.get((name, number), {})),
+            }
+            for _, number in shown
+        },
+        "order": [str(number) for _, number in shown],
+    }
+
+
+def logs_shown(image: ClusterImage, parameters: Parameters) -> list[tuple[str, int]]:
+    """The partitions whose logs the replication view shows. Raises BadParameter."""
+    name = parameters.get("name", "")
+    topic = image.topic(name)
+    if topic is None:
+        return []
+    start, limit = window(parameters)
+    numbers = sorted(topic.partitions)[start : start + min(limit, LOGS_MAX)]
+    return [(name, number) for number in numbers]
+
+
 def groups_view(facts: Facts, parameters: Parameters) -> Document:
     """A page of groups with their members and lag. q: a part of the name."""
     if facts.groups is None:
@@ -258,6 +305,7 @@ VIEWS: dict[str, View] = {
     "brokers": brokers_view,
     "topics": topics_view,
     "topic": topic_view,
+    REPLICATION: replication_view,
     "groups": groups_view,
     "group": group_view,
 }
@@ -362,6 +410,17 @@ def _quorum_row(node: QuorumNode, facts: Facts) -> Document:
         "fetch_age_ms": _age(node.last_fetch_ms, sample),
         "caught_up_age_ms": _age(node.last_caught_up_ms, sample),
         "process": process,
+    }
+
+
+def _metadata_log(facts: Facts) -> Document:
+    sample = facts.sample
+    roles = {node.node_id: _role_of(node, sample) for node in _quorum_nodes(facts)}
+    return {
+        "leader": _known(sample.leader_id),
+        "leader_epoch": _known(sample.leader_epoch),
+        "state": "offline" if sample.leader_id < 0 else "ok",
+        **metadata_rows(sample, _quorum_nodes(facts), roles),
     }
 
 

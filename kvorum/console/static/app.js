@@ -9,10 +9,11 @@ const PAGES = {
   "/": { name: "Quorum", load: async () => quorum },
   "/brokers": { name: "Brokers", load: async () => (await import("./brokers.js")).brokers },
   "/topics": { name: "Topics", load: async () => (await import("./topics.js")).topics },
-  "/topic": { name: "Topic", load: async () => (await import("./topics.js")).topic, under: "/topics" },
+  "/topic": { name: "Topic", load: async () => (await import("./topics.js")).topic, under: () => "/topics" },
+  "/replication": { name: "Replication", load: async () => (await import("./replication.js")).replication, under: (given) => (given.has("name") ? "/topics" : "/") },
   "/messages": { name: "Messages", load: async () => (await import("./messages.js")).messages },
   "/groups": { name: "Groups", load: async () => (await import("./groups.js")).groups },
-  "/group": { name: "Group", load: async () => (await import("./groups.js")).group, under: "/groups" },
+  "/group": { name: "Group", load: async () => (await import("./groups.js")).group, under: () => "/groups" },
   "/configs": { name: "Configs", load: async () => (await import("./configs.js")).configs },
   "/metadata": { name: "Metadata", load: async () => (await import("./metadata.js")).metadata },
   "/runs": { name: "Runs", load: async () => (await import("./runs.js")).runs, needs: "has_runs" },
@@ -185,7 +186,7 @@ async function show({ isFirst = false } = {}) {
   const page = PAGES[path] ?? PAGES["/"];
   const parameters = new URLSearchParams(location.search);
   document.title = `${page.name} – Kvorum console`;
-  drawMenu(page.under ?? path);
+  drawMenu(page.under?.(parameters) ?? path);
   main.replaceChildren();
   main.dataset.page = path;
   const turn = (turns += 1);

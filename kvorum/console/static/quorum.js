@@ -41,10 +41,12 @@ export function quorum(context) {
   });
   const timeline = h("ol", { class: "feed timeline" });
   const news = newsList();
+  const logs = h("p", { class: "links" }, h("a", { href: "/replication" }, "Replication of the metadata log"));
   const voters = h("section", { class: "panel" }, h("h2", {}, "Voters"), cards, labNote(context));
   const followers = h("section", { class: "panel" }, h("h2", {}, "Observers"), observers.element);
   context.main.append(
     figures.element,
+    logs,
     voters,
     followers,
     h(
@@ -68,7 +70,7 @@ export function quorum(context) {
     drawCards(document.order.map((key) => document.nodes[key]).filter((row) => row.kind === "voter"));
     const order = document.order.filter((key) => document.nodes[key].kind === "observer");
     observers.update(order, Object.fromEntries(rows));
-    voters.hidden = followers.hidden = Boolean(document.hidden.quorum);
+    logs.hidden = voters.hidden = followers.hidden = Boolean(document.hidden.quorum);
     drawTimeline(timeline, document.timeline, document.hidden.elections);
     news.update(document.news);
   });

@@ -71,6 +71,7 @@ export function topic(context) {
   const links = h(
     "p",
     { class: "links" },
+    h("a", { href: url("/replication", { name }) }, "Replication"),
     h("a", { href: url("/messages", { topic: name }) }, "Messages"),
     h("a", { href: url("/configs", { kind: "topic", name }) }, "Configs"),
     h("a", { href: url("/metadata", { path: `/topics/${name}` }) }, "Metadata"),

@@ -10,15 +10,21 @@ from kvorum.rpc import admin_pb2 as pb
 from kvorum.runtime.clock import monotonic_ms
 from kvorum.runtime.text import address_text
 
+EPOCHS_MAX = 20
+"""Leader epochs of the log that a description names."""
+
 
 def fill(message: pb.DescribeQuorumReply, node: RaftNode, configured: dict[int, Address]) -> None:
-    """Add nodes and replicas to the message; only the leader knows the replicas' progress.
+    """Add the log, nodes and replicas to the message; only the leader knows the replicas' progress.
 
     configured: the controllers in the configuration. Dynamic voters, and controllers that follow
         without a vote, are added to them.
     """
     core = node.core
     role = core.role
+    message.log_start_offset, message.log_end_offset = core.log.start_offset, core.log.end_offset
+    for epoch, start_offset in core.log.epochs[-EPOCHS_MAX:]:
+        message.epochs.add(epoch=epoch, start_offset=start_offset)
     addresses = dict(configured)
     for voter in core.voter_set.voters:
         if voter.host:
