@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from kvorum.raft.core.leader import LOST_LOG_FETCHES
+from kvorum.raft.core.leadership import TURN_FETCHES, TURN_MS
 from kvorum.raft.model.effects import (
     AppendFetched,
     AppendProposed,
@@ -16,7 +17,7 @@ from kvorum.raft.model.effects import (
     SendRequest,
     TruncateLog,
 )
-from kvorum.raft.model.events import LogFlushed, Propose, ResponseReceived
+from kvorum.raft.model.events import CallerGone, LogFlushed, Propose, ResponseReceived
 from kvorum.raft.model.messages import FetchRequest, FetchResponse
 from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
 from kvorum.runtime.errors import ErrorCode, InvariantViolated
@@ -92,6 +93,94 @@ def test_an_observer_is_sent_only_what_is_committed():
     node.fetch_request(2, 3, 1)
     (reply,) = [e for e in node.take(ReplyWithRecords) if e.fetch_offset == 0]
     assert reply.end_offset == 3
+
+
+def with_observers(count):
+    """A leader of one committed record, which `count` observers have, and wait for the next one."""
+    node = Driven().become_leader()
+    node.flush()
+    node.fetch_request(2, 1, 1)
+    node.now_ms += TURN_MS
+    for observer in range(100, 100 + count):
+        node.fetch_request(observer, 1, 1)
+    assert node.core.high_watermark == 1
+    node.take()
+    return node
+
+
+def tokens(node):
+    return [e.token for e in node.take(ReplyWithRecords)]
+
+
+def test_few_observers_are_answered_at_the_commit():
+    node = with_observers(TURN_FETCHES)
+    node.propose()
+    node.flush()
+    node.take()
+    node.fetch_request(2, 2, 1)
+    assert len(tokens(node)) == TURN_FETCHES
+
+
+def test_many_observers_are_answered_in_turn_and_voters_in_between():
+    node = with_observers(3 * TURN_FETCHES)
+    node.propose()
+    node.flush()
+    node.take()
+    node.fetch_request(2, 2, 1)
+    answered = tokens(node)
+    assert len(answered) == TURN_FETCHES
+    assert node.core.next_deadline_ms() == node.now_ms + TURN_MS
+    # An observer that lags is behind those that wait, and a voter before them.
+    node.fetch_request(99, 1, 1)
+    late = node.tokens
+    node.propose()
+    assert tokens(node) == [1 + 1 + 3 * TURN_FETCHES], "the voter's fetch"
+    while node.core.role.due:
+        node.pass_deadline()
+        turn = tokens(node)
+        assert 0 < len(turn) <= TURN_FETCHES
+        answered += turn
+    assert answered == sorted(answered)
+    assert answered[-1] == late
+    assert len(answered) == 3 * TURN_FETCHES + 1
+
+
+def test_observers_whose_time_is_over_are_answered_in_turn():
+    node = with_observers(3 * TURN_FETCHES)
+    node.now_ms += node.config.fetch_wait_max_ms
+    sizes = []
+    for _ in range(3):
+        node.pass_deadline()
+        sizes.append(len(tokens(node)))
+    assert sizes == [TURN_FETCHES + 1, TURN_FETCHES, TURN_FETCHES], "the voter's with the first"
+
+
+def test_a_fetch_that_waits_for_its_turn_is_refused_when_the_leader_resigns():
+    node = with_observers(2 * TURN_FETCHES)
+    node.propose()
+    node.flush()
+    node.fetch_request(2, 2, 1)
+    node.take()
+    node.begin_epoch(2, 3)
+    refused = [
+        reply
+        for reply in node.take(Reply)
+        if isinstance(reply.response, FetchResponse)
+        and reply.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ]
+    assert len(refused) == TURN_FETCHES + 1, "those of the next turn, and the voter's"
+
+
+def test_a_caller_that_hangs_up_loses_its_turn():
+    node = with_observers(2 * TURN_FETCHES)
+    node.propose()
+    node.flush()
+    node.fetch_request(2, 2, 1)
+    node.take()
+    gone = next(iter(node.core.role.due.values())).token
+    node.step(CallerGone(gone))
+    node.pass_deadline()
+    assert gone not in tokens(node)
 
 
 def test_a_fetch_with_nothing_to_return_waits_until_its_time_is_over():

@@ -96,9 +96,11 @@ def on_tick(state: RaftState, role: Leader, now_ms: int) -> None:
         # Fetches that have waited at least half their time are answered too. The replicas then
         # fetch at the same time, and an idle leader wakes up once for all of them.
         due_ms = now_ms + state.config.fetch_wait_max_ms // 2
-        for parked in [p for p in role.parked.values() if due_ms >= p.deadline_ms]:
-            leadership.answer_parked(state, role, parked)
-        leadership.set_parked_deadline(role)
+        leadership.make_due(
+            state, role, [p for p in role.parked.values() if due_ms >= p.deadline_ms]
+        )
+    if role.due:
+        leadership.answer_due(state, role, now_ms)
 
 
 def on_propose(state: RaftState, role: Leader, event: Propose) -> None:
@@ -163,7 +165,7 @@ def on_fetch(
         high_watermark=request.high_watermark,
         deadline_ms=now_ms + state.config.fetch_wait_max_ms,
     )
-    stale = role.parked.pop(replica, None)
+    stale = role.parked.pop(replica, None) or role.due.pop(replica, None)
     if stale is not None:
         # The replica gave up its earlier fetch and sent this one; nobody waits for the old
         # response.
@@ -174,11 +176,14 @@ def on_fetch(
             _answer(state, token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         voter_changes.name_directories(state, role, now_ms)
-    if leadership.visible_end(state, replica) > parked.fetch_offset:
-        leadership.reply_with_records(state, parked)
-    else:
+    if leadership.visible_end(state, replica) <= parked.fetch_offset:
         role.parked[replica] = parked
         role.parked_deadline_ms = min(role.parked_deadline_ms, parked.deadline_ms)
+    elif is_voter:
+        leadership.reply_with_records(state, parked)
+    else:
+        role.due[replica] = parked
+        leadership.answer_due(state, role, now_ms)
 
 
 def _tell_of_lost_log(state: RaftState, progress: ReplicaProgress) -> None:
@@ -228,9 +233,10 @@ def on_fetch_snapshot(
 
 def on_caller_gone(role: Leader, token: int) -> None:
     """Forget the parked fetch of a caller that has hung up."""
-    for parked in list(role.parked.values()):
-        if parked.token == token:
-            del role.parked[parked.replica]
+    for fetches in (role.parked, role.due):
+        for parked in list(fetches.values()):
+            if parked.token == token:
+                del fetches[parked.replica]
 
 
 def _progress(
@@ -268,11 +274,18 @@ def _update_high_watermark(state: RaftState, role: Leader, now_ms: int) -> None:
     offset = min(offset, state.log.end_offset)
     if offset <= role.epoch_start_offset or not state.advance_high_watermark(offset):
         return
-    for parked in list(role.parked.values()):
-        # A voter learns the new high watermark with its next records, or when its wait is over. It
-        # needs the value only to keep its image up to date. An observer waits for exactly this.
-        if not state.voter_set.has(*parked.replica) and offset > parked.fetch_offset:
-            leadership.answer_parked(state, role, parked)
+    # A voter learns the new high watermark with its next records, or when its wait is over. It
+    # needs the value only to keep its image up to date. An observer waits for exactly this.
+    leadership.make_due(
+        state,
+        role,
+        [
+            parked
+            for parked in role.parked.values()
+            if offset > parked.fetch_offset and not state.voter_set.has(*parked.replica)
+        ],
+    )
+    leadership.answer_due(state, role, now_ms)
     voter_changes.on_committed(state, role, now_ms)
 
 

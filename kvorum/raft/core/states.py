@@ -121,7 +121,9 @@ class Leader:
         may not advance before a majority has that record.
     voters: the other voters by id.
     observers: all other replicas that fetch.
-    parked: at most one fetch for each replica.
+    parked: fetches that wait for records, at most one for each replica, the oldest first.
+    due: observers' fetches to be answered in turn, a few at a time; see `leadership.answer_due`.
+    turn_began_ms, turn_left: when the present turn began, and how many it may still answer.
     """
 
     leader_id: int
@@ -130,14 +132,23 @@ class Leader:
     voters: dict[int, ReplicaProgress]
     observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
+    due: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
+    turn_began_ms: int = 0
+    turn_left: int = 0
     pending_change: PendingVoterChange | None = None
     begin_epoch_at_ms: int = NEVER_MS
     check_quorum_at_ms: int = NEVER_MS
     parked_deadline_ms: int = NEVER_MS
+    next_turn_at_ms: int = NEVER_MS
 
     @property
     def deadline_ms(self) -> int:
-        return min(self.begin_epoch_at_ms, self.check_quorum_at_ms, self.parked_deadline_ms)
+        return min(
+            self.begin_epoch_at_ms,
+            self.check_quorum_at_ms,
+            self.parked_deadline_ms,
+            self.next_turn_at_ms,
+        )
 
 
 @dataclass(slots=True)

@@ -148,7 +148,7 @@ def _acknowledged_leader(role: Role) -> int:
 def _turn_away_parked(state: RaftState, leader: Leader) -> None:
     epoch, leader_id = state.epoch, state.role.leader_id
     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    for parked in leader.parked.values():
+    for parked in (*leader.parked.values(), *leader.due.values()):
         state.emit(
             Reply(parked.token, FetchResponse(epoch=epoch, leader_id=leader_id, error=error))
         )

@@ -42,6 +42,10 @@ EVENTS_MAX = 5_000
 PAYLOAD_BYTES_MAX = 4 << 20
 CHAPTERS = 8
 """A full ring drops an eighth of its events at a time, and takes a new checkpoint as often."""
+CHECKPOINT_USUAL_BYTES = 32 << 10
+CHECKPOINT_BYTES_AN_EVENT = 50
+"""A larger checkpoint is taken less often, and the ring then keeps more events: that of a leader of
+1,000 brokers takes 20 ms."""
 
 DUMPS_MAX = 8
 """Number of files that `dump_to` leaves in a folder. A node that fails at each start must not fill
@@ -127,7 +131,7 @@ class FlightRecorder:
         self._clock = clock
         self._events_max = events_max
         self._payload_bytes_max = payload_bytes_max
-        self._chapter_events_max = max(events_max // CHAPTERS, 1)
+        self._chapter_events_max = 1
         self._chapter_bytes_max = max(payload_bytes_max // CHAPTERS, 1)
         self._chapters: deque[_Chapter] = deque()
         self._events = 0
@@ -208,7 +212,7 @@ class FlightRecorder:
             self._events += len(self._chapter.entries)
             self._payload_bytes += self._chapter.payload_bytes
         while self._chapters and (
-            self._events + self._chapter_events_max > self._events_max
+            (len(self._chapters) > 1 and self._events + self._chapter_events_max > self._events_max)
             or self._payload_bytes + self._chapter_bytes_max > self._payload_bytes_max
         ):
             oldest = self._chapters.popleft()
@@ -216,6 +220,10 @@ class FlightRecorder:
             self._payload_bytes -= oldest.payload_bytes
         # The checkpoint is encoded at once, because the core goes on changing the objects in it.
         self._chapter = _Chapter(dumps(encode_attributes(self._core)))
+        excess = len(self._chapter.checkpoint) - CHECKPOINT_USUAL_BYTES
+        self._chapter_events_max = max(
+            self._events_max // CHAPTERS, excess // CHECKPOINT_BYTES_AN_EVENT, 1
+        )
 
 
 def replay(lines: Iterable[str]) -> ReplayOutcome:
