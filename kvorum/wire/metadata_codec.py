@@ -34,10 +34,14 @@ class PartitionMetadata(NamedTuple):
 
 def pack_partitions(version: int, partitions: Iterable[PartitionMetadata], count: int) -> Packed:
     """The whole array of `count` partitions, for a response of this version."""
+    return Packed(count_bytes(count, version >= FLEXIBLE_VERSION) + pack_rows(version, partitions))
+
+
+def pack_rows(version: int, partitions: Iterable[PartitionMetadata]) -> bytes:
+    """Elements of that array, without its count."""
     has_offline = version >= OFFLINE_REPLICAS_VERSION
     has_epoch = version >= LEADER_EPOCH_VERSION
-    is_flexible = version >= FLEXIBLE_VERSION
-    parts = [count_bytes(count, is_flexible)]
+    parts = []
     for error, partition_id, leader, leader_epoch, replicas, isr, offline in partitions:
         pack, counts = _packer(version, len(replicas), len(isr), len(offline))
         values = [error, partition_id, leader]
@@ -47,7 +51,7 @@ def pack_partitions(version: int, partitions: Iterable[PartitionMetadata], count
         if has_offline:
             fields += (counts[2], *offline)
         parts.append(pack(*fields))
-    return Packed(b"".join(parts))
+    return b"".join(parts)
 
 
 @functools.lru_cache(maxsize=1_024)

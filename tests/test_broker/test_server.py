@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
+from kvorum.broker.api import metadata
 from kvorum.broker.config.broker_config import BrokerConfig
+from kvorum.broker.metadata_answers import sliced_answer
+from kvorum.broker.network import connection
 from kvorum.metadata.image.records import BrokerRegistrationChange
 from kvorum.storage.format.batch import build_batch, iter_headers
 from kvorum.wire.kio_codec import uuid_bytes
@@ -98,6 +101,26 @@ def test_answers_keep_the_order_of_pipelined_requests(client: RawClient, topic: 
     )
     got = [client.receive()[0] for _ in range(7)]
     assert got == [parked, *later, last]
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["one topic", "all topics"])
+def test_metadata_in_slices_is_the_same_answer(
+    client: RawClient, topic: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"topics": [{"topic_id": None, "name": topic}] if is_named else None}
+    for version in (9, 12):
+        monkeypatch.undo()
+        whole = client.call("metadata", version, values)
+        for module in (metadata, sliced_answer):
+            monkeypatch.setattr(module, "PARTITIONS_AT_ONCE", 1)
+        monkeypatch.setattr(connection, "SEND_TURN_BYTES", 10)
+        # The answer with all topics is kept, so another listing is asked for.
+        sliced = client.call(
+            "metadata", version, {**values, "include_topic_authorized_operations": True}
+        )
+        assert [t.name for t in sliced.topics] == [t.name for t in whole.topics]
+        assert [t.partitions for t in sliced.topics] == [t.partitions for t in whole.topics]
+        assert sliced.brokers == whole.brokers
 
 
 def test_a_parked_fetch_is_woken_by_the_append(

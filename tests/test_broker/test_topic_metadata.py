@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from kvorum.broker.metadata_answers import topic_metadata
-from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata
+from kvorum.broker.metadata_answers.sliced_answer import (
+    PARTITIONS_AT_ONCE,
+    TOPICS_AT_ONCE,
+    packed_topics,
+    partition_count,
+    slices,
+)
+from kvorum.broker.metadata_answers.topic_metadata import TopicMetadata, live_brokers
 from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.records import (
@@ -142,9 +149,64 @@ def test_what_is_kept_is_bounded(image: ClusterImage, monkeypatch: pytest.Monkey
         assert ask(packed, image) is kept
 
 
-def test_what_an_answer_as_a_whole_keeps_is_not_kept_twice(image: ClusterImage) -> None:
-    packed = TopicMetadata()
-    topic = image.topics[FIRST]
-    fresh = packed.fresh_partitions(image, topic, VERSION)
-    assert ask(packed, image) == fresh
-    assert ask(packed, image) is not fresh
+def topics_of(*sizes: int) -> ClusterImage:
+    records: list[Any] = [broker(1), broker(2), fenced(2)]
+    for number, size in enumerate(sizes):
+        topic_id = number.to_bytes(16, "big")
+        records.append(Topic(name=f"topic-{number}", topic_id=topic_id))
+        records += [
+            dataclasses.replace(partition(topic_id, leader=1 + at % 2), partition_id=at)
+            for at in range(size)
+        ]
+    return after(EMPTY_IMAGE, *records)
+
+
+def fields(image: ClusterImage) -> dict[str, Any]:
+    topics: list[dict[str, Any]] = [
+        {
+            "error_code": 0,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": False,
+            "partitions": topic,
+            "topic_authorized_operations": 7,
+        }
+        for topic in image.topics.values()
+    ]
+    refused = {"error_code": 3, "name": "none", "topic_id": None, "partitions": ()}
+    return {
+        "brokers": [{"node_id": 1, "host": "h", "port": 9092, "rack": "r"}],
+        "cluster_id": "c",
+        "controller_id": 1,
+        "topics": [*topics, refused],
+        "cluster_authorized_operations": 3,
+        "throttle_time": 9,
+    }
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (),
+        (1,),
+        (0, 3, 2 * PARTITIONS_AT_ONCE + 1, 0, PARTITIONS_AT_ONCE, 1),
+        (1,) * (TOPICS_AT_ONCE + 5),
+    ],
+    ids=["no topic", "one", "large ones among small", "many small"],
+)
+def test_slices_are_the_whole_answer(version: int, sizes: tuple[int, ...]) -> None:
+    image = topics_of(*sizes)
+    answer, live = fields(image), live_brokers(image)
+    packed = {**answer, "topics": packed_topics(version, answer["topics"], live)}
+    found = list(slices(version, answer, live))
+    assert b"".join(found) == encode_response("metadata", version, packed)
+    assert partition_count(answer["topics"]) == sum(sizes)
+
+
+def test_a_slice_has_no_more_than_its_partitions() -> None:
+    image = topics_of(5 * PARTITIONS_AT_ONCE)
+    found = list(slices(VERSION, fields(image), live_brokers(image)))
+    a_fifth = len(ask(TopicMetadata(), image, bytes(16))) / 5
+    assert max(map(len, found)) <= 1.01 * a_fifth
+    assert len(found) > 5

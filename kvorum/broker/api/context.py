@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,9 +70,9 @@ class RequestContext:
     """Start of the time that this broker has spent on the request and not counted yet; -1 if there
     is none, or if no request quota is set."""
 
-    def answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
-        """Fill the slot. values: the answer's fields, or its encoded body; an encoded body has no
-        throttle time."""
+    def answer(self, api: Api, values: Mapping[str, Any] | bytes | tuple[bytes, ...]) -> None:
+        """Fill the slot. values: the answer's fields, or its encoded body, also in pieces; an
+        encoded body has no throttle time."""
         try:
             self._answer(api, values)
         except (struct.error, ArithmeticError, MemoryError, TypeError, ValueError) as error:
@@ -80,26 +80,29 @@ class RequestContext:
             # for example) closes this client's connection, and no other.
             self.slot.connection.fail_answer(api.name, error)
 
-    def _answer(self, api: Api, values: Mapping[str, Any] | bytes) -> None:
+    def _answer(self, api: Api, values: Mapping[str, Any] | bytes | tuple[bytes, ...]) -> None:
         connection = self.slot.connection
         if self.began_ms >= 0:
             self.count_time(connection.now_ms())
         version = self.api_version
+        body: Sequence[bytes | bytearray]
         if isinstance(values, bytes):
-            body: bytes | bytearray = values
+            body = (values,)
+        elif isinstance(values, tuple):
+            body = values
         else:
             code = values.get("error_code")
             if code:
                 self.services.metrics.note_error(api.key, int(code))
             muted_ms = connection.muted_ms
-            body = encode_response(
-                api.name, version, {**values, "throttle_time": muted_ms} if muted_ms else values
-            )
+            fields = {**values, "throttle_time": muted_ms} if muted_ms else values
+            body = (encode_response(api.name, version, fields),)
         # KIP-511: a client that does not know the served versions yet must be able to read that
         # answer.
         is_flexible = version >= api.first_flexible and api.key != API_VERSIONS_KEY
-        head = response_head(self.correlation_id, len(body), is_flexible=is_flexible)
-        self.slot.fill((head, body))
+        size = sum(map(len, body))
+        head = response_head(self.correlation_id, size, is_flexible=is_flexible)
+        self.slot.fill((head, *body))
 
     def pause(self, kind: QuotaKind, amount: float) -> int:
         """Count `amount`, and the time spent, against the client's quotas. Returns the pause in ms

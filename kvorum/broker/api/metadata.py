@@ -6,7 +6,8 @@ LEADER_NOT_AVAILABLE. While a broker is suspected dead, answers about partitions
 until that is decided (`broker.metadata_answers.suspects`).
 
 The answer to "all topics" is encoded once for each image, version and listener. A topic's
-partitions are encoded once until they change (`broker.metadata_answers.topic_metadata`).
+partitions are encoded once until they change (`broker.metadata_answers.topic_metadata`). An answer
+of many partitions is encoded a slice at a time (`broker.metadata_answers.sliced_answer`).
 
 An unknown topic has UNKNOWN_TOPIC_OR_PARTITION (by id UNKNOWN_TOPIC_ID), even if its auto-creation
 has just begun: the client retries. If authorized operations are requested, each topic has those
@@ -16,7 +17,8 @@ that the client may perform on it; a topic with an unknown id, or hidden from th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+import inspect
+from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
 from kvorum.broker.api.context import RequestContext
@@ -24,6 +26,13 @@ from kvorum.broker.api.describe_cluster import cluster_operations
 from kvorum.broker.api.services import Services
 from kvorum.broker.coordinator.topics import internal_topic
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
+from kvorum.broker.metadata_answers.sliced_answer import (
+    PARTITIONS_AT_ONCE,
+    packed_topics,
+    partition_count,
+    slices,
+)
+from kvorum.broker.metadata_answers.topic_metadata import Body, TopicMetadata, live_brokers
 from kvorum.broker.metadata_answers.topic_names import (
     EVENTS_TOPIC,
     INTERNAL_TOPICS,
@@ -35,7 +44,7 @@ from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
-from kvorum.wire.kio_codec import Packed, encode_response, uuid_bytes
+from kvorum.wire.kio_codec import encode_response, uuid_bytes
 from kvorum.wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
@@ -72,7 +81,8 @@ async def _once_decided(context: RequestContext, request: Any) -> Any:
     await asyncio.sleep(LATE_NEWS_MS / 1000)
     suspects = context.services.replicas.fetchers.suspects
     await suspects.wait(lambda present: _are_led_by(context, request, present))
-    return _answer_to(context, request)
+    answer = _answer_to(context, request)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _are_led_by(context: RequestContext, request: Any, brokers: Collection[int]) -> bool:
@@ -90,7 +100,8 @@ def _are_led_by(context: RequestContext, request: Any, brokers: Collection[int])
     return False
 
 
-def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
+def _answer_to(context: RequestContext, request: Any) -> Any:
+    """The answer's fields, its body, or a coroutine that returns the body of a large one."""
     services = context.services
     image = services.image()
     with_operations = is_asked(request, "include_topic_authorized_operations")
@@ -100,7 +111,7 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         _send_elsewhere(context, image.topics)
         if context.has_access_control:
             topics = _shown_topics(context, image, with_operations=with_operations)
-            return _answer(context, image, topics, cluster)
+            return _packed(context, image, _answer(context, image, topics, cluster))
         return _all_topics(context, image, cluster, with_operations=with_operations)
     may_create = (
         getattr(request, "allow_auto_topic_creation", True)
@@ -133,7 +144,31 @@ def _answer_to(context: RequestContext, request: Any) -> dict[str, Any] | bytes:
         for topic in topics:
             if topic["name"] in refused:
                 topic["error_code"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return _answer(context, image, topics, cluster)
+    return _packed(context, image, _answer(context, image, topics, cluster))
+
+
+def _packed(context: RequestContext, image: ClusterImage, answer: dict[str, Any]) -> Any:
+    """The answer with its partitions, which are images until now."""
+    services, version = context.services, context.api_version
+    if partition_count(answer["topics"]) > PARTITIONS_AT_ONCE:
+        muted_ms = context.slot.connection.muted_ms
+        return _sliced(
+            version, {**answer, "throttle_time": muted_ms} if muted_ms else answer, image
+        )
+    for topic in answer["topics"]:
+        if isinstance(topic["partitions"], TopicImage):
+            kept = services.topic_metadata.partitions(image, topic["partitions"], version)
+            topic["partitions"] = kept
+    return answer
+
+
+async def _sliced(version: int, answer: dict[str, Any], image: ClusterImage) -> tuple[bytes, ...]:
+    """The body of a large answer; the loop turns after each slice."""
+    parts = []
+    for part in slices(version, answer, live_brokers(image)):
+        parts.append(part)
+        await asyncio.sleep(0)
+    return tuple(parts)
 
 
 def _add_operations(context: RequestContext, topic: dict[str, Any]) -> None:
@@ -169,7 +204,7 @@ def _shown_topics(
 ) -> list[dict[str, Any]]:
     """The topics that the client may describe."""
     topics = [
-        _known(context, image, topic)
+        _known(topic)
         for topic in image.topics.values()
         if context.shows(ResourceType.TOPIC, topic.name)
     ]
@@ -181,35 +216,43 @@ def _shown_topics(
 
 def _all_topics(
     context: RequestContext, image: ClusterImage, cluster: int, *, with_operations: bool
-) -> bytes:
+) -> Any:
     """The answer with all topics, for clients that may do everything."""
-    services = context.services
-    cache = services.topic_metadata.whole_answers(image)
-    listed = _listed(services, image)
-    operations = NOT_ASKED
-    if with_operations:
-        operations = context.operations(ResourceType.TOPIC, "")
+    services, kept = context.services, context.services.topic_metadata
+    operations = context.operations(ResourceType.TOPIC, "") if with_operations else NOT_ASKED
     key = (
         context.api_version,
         context.listener,
-        listed,
+        _listed(services, image),
         services.controller_id(),
         cluster,
         operations,
     )
-    body = cache.get(key)
-    if body is None:
-        packed = services.topic_metadata
-        topics = [
-            {
-                **_topic(topic, packed.fresh_partitions(image, topic, context.api_version)),
-                "topic_authorized_operations": operations,
-            }
-            for topic in image.topics.values()
-        ]
-        answer = _answer(context, image, topics, cluster)
-        body = bytes(encode_response(API.name, context.api_version, answer))
-        cache[key] = body
+    body = kept.whole_answer(image, key)
+    if body is not None:
+        return body
+    topics = [
+        {**_known(topic), "topic_authorized_operations": operations}
+        for topic in image.topics.values()
+    ]
+    answer = _answer(context, image, topics, cluster)
+    version = context.api_version
+    if partition_count(topics) > PARTITIONS_AT_ONCE:
+        return _all_sliced(kept, version, answer, image, key)
+    answer["topics"] = packed_topics(version, topics, live_brokers(image))
+    body = bytes(encode_response(API.name, version, answer))
+    kept.keep_whole(image, key, body)
+    return body
+
+
+async def _all_sliced(
+    kept: TopicMetadata, version: int, answer: dict[str, Any], image: ClusterImage, key: Hashable
+) -> Body:
+    async with kept.slicing:
+        body = kept.whole_answer(image, key)  # another client may have asked before
+        if body is None:
+            body = await _sliced(version, answer, image)
+            kept.keep_whole(image, key, body)
     return body
 
 
@@ -250,7 +293,7 @@ def _topic_of_id(context: RequestContext, image: ClusterImage, topic_id: bytes) 
     # As in Kafka, a client that may not describe a topic is not told that its id exists.
     if topic is None or not context.allows_topic(AclOperation.DESCRIBE, topic.name):
         return _failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    return _known(context, image, topic)
+    return _known(topic)
 
 
 def _topic_of_name(
@@ -267,7 +310,7 @@ def _topic_of_name(
         return _failed(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = image.topic(name)
     if topic is not None:
-        return _known(context, image, topic)
+        return _known(topic)
     if name_refusal(name) is not None:
         return _failed(name, None, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if name != EVENTS_TOPIC or context.services.config.metadata_events_topic_enable:
@@ -275,23 +318,19 @@ def _topic_of_name(
     return _failed(name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _known(context: RequestContext, image: ClusterImage, topic: TopicImage) -> dict[str, Any]:
-    packed = context.services.topic_metadata
-    return _topic(topic, packed.partitions(image, topic, context.api_version))
-
-
-def _failed(name: str | None, topic_id: bytes | None, error: ErrorCode) -> dict[str, Any]:
-    return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
-
-
-def _topic(topic: TopicImage, partitions: Packed) -> dict[str, Any]:
+def _known(topic: TopicImage) -> dict[str, Any]:
+    """The fields of a topic; its partitions are its image until they are packed."""
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": partitions,
+        "partitions": topic,
     }
+
+
+def _failed(name: str | None, topic_id: bytes | None, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": ()}
 
 
 def _auto_create(services: Services, names: list[str]) -> None:

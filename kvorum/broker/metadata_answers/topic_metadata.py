@@ -5,6 +5,7 @@ A topic's bytes stay valid while its image and the set of unfenced brokers do no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Iterator
 
 from kvorum.metadata.image.image import ClusterImage, PartitionImage, TopicImage
@@ -18,6 +19,11 @@ CACHED_BYTES_MAX = 4 << 20
 
 
 WHOLE_ANSWERS_MAX = 32
+WHOLE_BYTES_MAX = 64 << 20
+"""Limits of the answers with all topics that are kept. A single one may be larger."""
+
+Body = bytes | tuple[bytes, ...]
+"""An encoded answer, in one piece or in several."""
 
 
 class TopicMetadata:
@@ -28,15 +34,26 @@ class TopicMetadata:
         self._live: frozenset[int] = frozenset()
         self._packed: dict[tuple[bytes, int], tuple[TopicImage, Packed]] = {}
         self._size_bytes = 0
-        self._whole: dict[Hashable, bytes] = {}
+        self._whole: dict[Hashable, Body] = {}
+        self._whole_bytes = 0
         self._whole_of: ClusterImage | None = None
+        self.slicing = asyncio.Lock()
+        """Held while a large answer with all topics is packed: others wait for it."""
 
-    def whole_answers(self, image: ClusterImage) -> dict[Hashable, bytes]:
-        """The answers with all topics of this image that are kept, by all that they depend on."""
-        if self._whole_of is not image or len(self._whole) >= WHOLE_ANSWERS_MAX:
+    def whole_answer(self, image: ClusterImage, key: Hashable) -> Body | None:
+        """The answer with all topics of this image, if it is kept. key: all that it depends on."""
+        return self._whole.get(key) if self._whole_of is image else None
+
+    def keep_whole(self, image: ClusterImage, key: Hashable, body: Body) -> None:
+        """Keep an answer with all topics until the image changes."""
+        size = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        is_full = len(self._whole) >= WHOLE_ANSWERS_MAX or self._whole_bytes > WHOLE_BYTES_MAX
+        if self._whole_of is not image or is_full:
             self._whole_of = image
             self._whole.clear()
-        return self._whole
+            self._whole_bytes = 0
+        self._whole[key] = body
+        self._whole_bytes += size
 
     def partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
         """The encoded partitions of a topic of this image, for this version of Metadata."""
@@ -48,18 +65,13 @@ class TopicMetadata:
                 return found[1]
             del self._packed[key]
             self._size_bytes -= len(found[1])
-        packed = self.fresh_partitions(image, topic, version)
+        listed = listed_partitions(topic, self._live)
+        packed = pack_partitions(version, listed, len(topic.partitions))
         if self._size_bytes + len(packed) > CACHED_BYTES_MAX:
             self._forget()
         self._packed[key] = (topic, packed)
         self._size_bytes += len(packed)
         return packed
-
-    def fresh_partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
-        """As `partitions`, without keeping the bytes: for an answer that is kept as a whole."""
-        self._follow(image)
-        listed = _listed(topic, self._live)
-        return pack_partitions(version, listed, len(topic.partitions))
 
     def _follow(self, image: ClusterImage) -> None:
         if image is self._image:
@@ -87,7 +99,8 @@ def offline_replicas(partition: PartitionImage, live: frozenset[int]) -> tuple[i
     return tuple(replica for replica in partition.replicas if replica not in live)
 
 
-def _listed(topic: TopicImage, live: frozenset[int]) -> Iterator[PartitionMetadata]:
+def listed_partitions(topic: TopicImage, live: frozenset[int]) -> Iterator[PartitionMetadata]:
+    """The partitions of a topic in their order. live: ids of the brokers that are not fenced."""
     partitions = topic.partitions
     for partition_id in sorted(partitions):
         partition = partitions[partition_id]

@@ -51,6 +51,9 @@ COLD_REQUESTS_MAX = 100
 client takes all that the server allows."""
 ANONYMOUS = "ANONYMOUS"
 """The user of a connection that is not authenticated."""
+SEND_TURN_BYTES = 8 << 20
+"""Bytes that a connection sends in a turn of the event loop. A client that reads as fast as this
+broker sends would otherwise keep the others waiting until a large answer has left."""
 JOIN_BYTES_MAX = 64 * 1024
 """Answers up to this size are joined into one send."""
 
@@ -469,8 +472,10 @@ class Connection:
             turn.run()
 
     def _send(self) -> None:
+        # Bytes that are left for the next turn.
+        left = self._output_bytes - SEND_TURN_BYTES
         try:
-            while self._output:
+            while self._output and self._output_bytes > left:
                 if not self._send_once():
                     break
         except BlockingIOError:
