@@ -555,8 +555,8 @@ MUTANTS = (
         "fencing-left-for-the-next-timer",
         "a broker whose session ended is fenced at once",
         CORE,
-        "        while (fenced := controller.fence_next_broker(now_ms)) is not None:\n",
-        "        while (fenced := None) is not None:\n",
+        "        while (chunk := controller.fence_next(now_ms)) is not None:\n",
+        "        while (chunk := None) is not None:\n",
     ),
     of_controller_runs(
         "snapshot-without-fencing",

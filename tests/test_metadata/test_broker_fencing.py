@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvorum.metadata.controller.core.controller import Controller, ControllerConfig
+from kvorum.metadata.controller.decide import broker_fencing
 from kvorum.metadata.controller.decide.broker_fencing import begin_fencing, fence_next_chunk
 from kvorum.metadata.controller.decide.brokers import fence
 from kvorum.metadata.image.delta import Delta
@@ -38,12 +39,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def chunk(world: World):
     """Decide and commit one chunk; its records."""
-    found = world.controller.fence_next_broker(LONG_AGO_MS)
+    found = world.controller.fence_next(LONG_AGO_MS)
     assert found is not None
-    assert found[0] == DEAD
-    world.records += found[2]
+    fenced, records = found
+    assert list(fenced) == ([] if world.controller.is_fencing else [DEAD])
+    world.records += records
     world.controller.note_committed(world.controller.speculative)
-    return found[2]
+    return records
 
 
 def after(image: ClusterImage, records) -> ClusterImage:
@@ -79,7 +81,7 @@ def test_what_it_led_has_new_leaders_first_and_the_fencing_stands_last(world):
     assert sizes == [2, 1, 2, 2, 2]
     assert concerned(world.image) == []
     assert isinstance(records[-1], BrokerRegistrationChange)
-    assert world.controller.fence_next_broker(LONG_AGO_MS) is None
+    assert world.controller.fence_next(LONG_AGO_MS) is None
 
 
 def test_leaderships_go_first_however_long_it_takes_to_find_them(world):
@@ -185,7 +187,7 @@ def test_another_process_of_that_broker_is_not_fenced_for_the_first(world):
     world.join(DEAD, incarnation=2)
     assert not world.image.brokers[DEAD].is_fenced
     end_offset = world.image.end_offset
-    assert world.controller.fence_next_broker(LONG_AGO_MS) is None
+    assert world.controller.fence_next(LONG_AGO_MS) is None
     assert (world.controller.is_fencing, world.image.end_offset) == (False, end_offset)
 
 
@@ -212,6 +214,86 @@ def test_a_broker_that_is_the_last_in_sync_everywhere_is_fenced_all_the_same(wor
     assert {p.leader for p in left} == {NO_LEADER}
 
 
+RACK = (101, 102, 103)
+
+
+@pytest.fixture
+def racks(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Six brokers, of which three do not live any more; chunks of two partitions."""
+    plain = Controller.__init__
+
+    def with_chunk(self, *arguments, **options):
+        plain(self, *arguments, fencing_chunk=2, **options)
+
+    monkeypatch.setattr(Controller, "__init__", with_chunk)
+    world = World(brokers=(101, 102, 103, 104, 105, 106))
+    world.now_ms = LONG_AGO_MS
+    for broker_id in world.epochs:
+        if broker_id not in RACK:
+            world.heartbeat(broker_id)
+    return world
+
+
+def chunk_of_rack(world: World):
+    """Decide and commit one chunk; the ids that it fences, and its records."""
+    found = world.controller.fence_next(LONG_AGO_MS)
+    assert found is not None
+    world.records += found[1]
+    world.controller.note_committed(world.controller.speculative)
+    return list(found[0]), found[1]
+
+
+def test_a_rack_is_fenced_together_and_no_partition_moves_within_it(racks):
+    racks.create("t", partitions=40)
+    while any(p.leader in RACK for p in racks.image.topic("t").partitions.values()):
+        fenced, records = chunk_of_rack(racks)
+        assert fenced == []
+        assert all(record.leader not in RACK for record in records)
+    while racks.controller.is_fencing:
+        fenced, _ = chunk_of_rack(racks)
+    assert fenced == list(RACK)
+    assert not any(set(RACK) & set(p.isr) for p in racks.image.topic("t").partitions.values())
+    assert [b for b, broker in racks.image.brokers.items() if broker.is_fenced] == list(RACK)
+
+
+def test_the_leader_stays_where_the_whole_isr_dies_and_leads_none_until_it_is_fenced(racks):
+    racks.create("t", partitions=-1, factor=-1, assignments=((102, 101, 103),) * 3)
+    racks.create("u", partitions=9)
+    while racks.controller.is_fencing or not racks.image.brokers[101].is_fenced:
+        _, records = chunk_of_rack(racks)
+        if racks.controller.is_fencing:
+            assert all(p.leader == 102 for p in racks.image.topic("t").partitions.values())
+    for partition in racks.image.topic("t").partitions.values():
+        assert (partition.leader, partition.isr) == (NO_LEADER, (102,))
+    assert [type(record).__name__ for record in records[-3:]] == ["BrokerRegistrationChange"] * 3
+
+
+def test_of_a_rack_the_broker_that_comes_back_meanwhile_is_not_fenced(racks):
+    racks.create("t", partitions=20)
+    chunk_of_rack(racks)
+    racks.join(102, incarnation=2)
+    while racks.controller.is_fencing:
+        fenced, _ = chunk_of_rack(racks)
+    assert fenced == [101, 103]
+    assert not racks.image.brokers[102].is_fenced
+
+
+def test_a_rack_is_looked_for_once(racks, monkeypatch):
+    looked = []
+    plain = broker_fencing._find_affected
+
+    def counted(image, at):
+        looked.extend(at.unseen[:1])
+        return plain(image, at)
+
+    monkeypatch.setattr(broker_fencing, "_find_affected", counted)
+    for number in range(6):
+        racks.create(f"t{number}", partitions=30)
+    while racks.controller.is_fencing or not racks.image.brokers[101].is_fenced:
+        chunk_of_rack(racks)
+    assert len(looked) == len(set(looked))
+
+
 @given(
     st.integers(1, 5),
     st.lists(st.tuples(st.integers(1, 7), st.integers(1, 3)), max_size=4),
@@ -223,7 +305,7 @@ def test_in_chunks_it_comes_to_what_one_piece_would_be(size, topics, seed):
         world.create(f"t{number}", partitions=partitions, factor=factor)
     image = world.image
     whole = after(image, fence(image, DEAD))
-    fencing = begin_fencing(image, DEAD, chunk=size)
+    fencing = begin_fencing(image, [DEAD], chunk=size)
     while fencing is not None:
         decision = fence_next_chunk(image, fencing)
         image, fencing = after(image, decision.records), decision.reply
@@ -233,5 +315,5 @@ def test_in_chunks_it_comes_to_what_one_piece_would_be(size, topics, seed):
 
 def test_there_is_nothing_to_begin_for_a_broker_that_is_fenced_or_unknown(world):
     world.expire(LONG_AGO_MS)
-    assert begin_fencing(world.image, DEAD) is None
-    assert begin_fencing(world.image, 999) is None
+    assert begin_fencing(world.image, [DEAD]) is None
+    assert begin_fencing(world.image, [999]) is None

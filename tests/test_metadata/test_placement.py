@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.placement import main
+from kvorum.metadata.controller.decide import placement
 from kvorum.metadata.controller.decide.placement import UsableBroker, place
 from kvorum.runtime.errors import ErrorCode, Rejected
 
@@ -225,3 +226,58 @@ def test_a_rack_of_two_among_three_racks_shares_six_replicas_three_to_three(seed
     placed = place(cluster, partition_count=6, replication_factor=3, rng=random.Random(seed))
     counted = Counter(replica for replicas in placed for replica in replicas)
     assert counted == {0: 6, 1: 6, 2: 3, 3: 3}
+
+
+class SlowRack(placement._Rack):
+    """The rules of a rack, as they are said: the first of those with the fewest."""
+
+    def shuffle(self, rng):
+        rng.shuffle(self._active)
+        rng.shuffle(self._fenced)
+
+    def take_leader(self):
+        if not self._active:
+            return None
+        chosen = min(self._active, key=lambda i: (self._leaders[i], self._replicas[i]))
+        self._leaders[chosen] += 1
+        self._replicas[chosen] += 1
+        return chosen
+
+    def take_follower(self, used, full):
+        for brokers in (self._active, self._fenced):
+            free = [i for i in brokers if i not in used and self.machines[i] not in full]
+            if free:
+                chosen = min(free, key=lambda i: (self._replicas[i], -self._leaders[i]))
+                self._replicas[chosen] += 1
+                return chosen
+        return None
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.booleans(), st.sampled_from(["h1", "h2", "h3", None])),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 5),
+    st.integers(1, 60),
+    st.integers(0, 1000),
+)
+def test_the_heaps_choose_as_the_rules_say(shape, factor, partitions, seed):
+    brokers = [
+        UsableBroker(broker_id=100 + at, rack=rack, is_active=is_active, host=host)
+        for at, (rack, is_active, host) in enumerate(shape)
+    ]
+
+    def placed():
+        return place(
+            brokers,
+            partition_count=partitions,
+            replication_factor=factor,
+            rng=random.Random(seed),
+        )
+
+    found = placed()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(placement, "_Rack", SlowRack)
+        assert placed() == found

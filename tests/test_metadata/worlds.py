@@ -82,12 +82,20 @@ class World:
     def expire(self, at_ms):
         self.now_ms = at_ms
         fenced = []
-        while (found := self.controller.fence_next_broker(at_ms)) is not None:
-            broker_id, _, records = found
-            fenced.append(broker_id)
+        while (found := self.controller.fence_next(at_ms)) is not None:
+            causes, records = found
+            fenced += causes
             self.records += records
             self.controller.note_committed(self.controller.speculative)
         return fenced
+
+    def expire_alone(self, broker_id, at_ms):
+        """End the session of one broker; the others live."""
+        self.now_ms = at_ms
+        for other in self.epochs:
+            if other != broker_id:
+                self.heartbeat(other)
+        return self.expire(at_ms)
 
     def partition(self, topic="t", partition_id=0):
         return self.image.topic(topic).partitions[partition_id]

@@ -84,11 +84,13 @@ def same_partition_epoch(self, record):
 
 
 def depart_without_new_leaders(image, at, *, is_unclean_default):
-    broker = image.brokers.get(at.broker_id)
-    if broker is None or broker.is_fenced:
-        return Decision((), None)
     return Decision(
-        (BrokerRegistrationChange(at.broker_id, at.broker_epoch, is_fenced=True),), None
+        tuple(
+            BrokerRegistrationChange(broker_id, epoch, is_fenced=True)
+            for broker_id, epoch in at.epochs.items()
+            if broker_id in image.brokers and not image.brokers[broker_id].is_fenced
+        ),
+        None,
     )
 
 
@@ -125,8 +127,8 @@ def epoch_of_yesterday(image, request, context, **sessions):
     return register(image, request, context, **sessions)
 
 
-def empty_isr(partition, broker_id, *, is_lost=False):
-    isr = tuple(member for member in partition.isr if member != broker_id)
+def empty_isr(partition, gone, *, is_lost=False):
+    isr = tuple(member for member in partition.isr if member not in gone)
     return partition_change.PartitionTarget(isr=isr)
 
 

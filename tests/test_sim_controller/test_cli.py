@@ -26,7 +26,7 @@ def test_seeds_of_the_controllers_world_are_summed_up():
 
 def broken(monkeypatch):
     """A bug: no broker is fenced any more."""
-    monkeypatch.setattr(Controller, "fence_next_broker", lambda self, now_ms: None)
+    monkeypatch.setattr(Controller, "fence_next", lambda self, now_ms: None)
 
 
 def test_a_failing_seed_says_how_to_run_it_again(monkeypatch):

@@ -59,7 +59,7 @@ from kvorum.metadata.image.delta import Delta
 from kvorum.metadata.image.features import METADATA_VERSION, SUPPORTED, FeatureRange, level_of
 from kvorum.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from kvorum.metadata.image.record_codec import encode_records
-from kvorum.metadata.image.records import Record
+from kvorum.metadata.image.records import BrokerRegistrationChange, Record
 from kvorum.metadata.requests.acl_requests import (
     CreateAcls,
     DeleteAcls,
@@ -227,7 +227,7 @@ class Controller:
         self.first_records: tuple[Record, ...] = ()
         self._fencing_chunk = fencing_chunk
         self._fencing: BrokerFencing | None = None
-        self._fencing_cause = ""
+        self._fencing_causes: dict[int, str] = {}
         self._tokens = TokenRules(
             key=token_key(config.delegation_token_secret_key),
             max_lifetime_ms=config.delegation_token_max_lifetime_ms,
@@ -363,9 +363,10 @@ class Controller:
         """True if a broker is being fenced and some of its partitions are not decided yet."""
         return self._fencing is not None
 
-    def fence_next_broker(self, now_ms: int) -> tuple[int, str, tuple[Record, ...]] | None:
-        """Fence one broker whose session has ended, or continue to fence it. Returns (broker id,
-        cause, records of one chunk), None if there is none.
+    def fence_next(self, now_ms: int) -> tuple[dict[int, str], tuple[Record, ...]] | None:
+        """Fence the brokers whose sessions have ended, or continue to fence them. Returns (the
+        cause by id of those that are fenced by now, records of one chunk), None if there is
+        nothing to do.
 
         One chunk at a time: each chunk changes the speculative image, and its records must be in
         the log before the next decision.
@@ -381,20 +382,29 @@ class Controller:
             self._fencing = decision.reply
             if decision.records or decision.reply is not None:
                 self._advance(decision.records)
-                return fencing.broker_id, self._fencing_cause, decision.records
-            # The broker was fenced or unregistered meanwhile, or has a new process.
+                fenced = {
+                    record.broker_id: self._fencing_causes[record.broker_id]
+                    for record in decision.records
+                    if isinstance(record, BrokerRegistrationChange)
+                }
+                return fenced, decision.records
+            # The brokers were fenced or unregistered meanwhile, or have new processes.
 
     def _next_fencing(self, now_ms: int) -> BrokerFencing | None:
         image = self._active_image()
-        for broker_id, cause in self.sessions.expired(now_ms):
+        causes = dict(self.sessions.expired(now_ms))
+        for broker_id in causes:
             self.sessions.drop(broker_id)
-            fencing = begin_fencing(image, broker_id, chunk=self._fencing_chunk)
-            if fencing is not None:
-                is_over = image.brokers[broker_id].in_controlled_shutdown
-                self.metrics.timed_out_heartbeats += not is_over
-                self._fencing_cause = SHUT_DOWN if is_over else cause
-                return fencing
-        return None
+        fencing = begin_fencing(image, causes, chunk=self._fencing_chunk)
+        if fencing is None:
+            return None
+        for broker_id in fencing.epochs:
+            is_over = image.brokers[broker_id].in_controlled_shutdown
+            self.metrics.timed_out_heartbeats += not is_over
+            if is_over:
+                causes[broker_id] = SHUT_DOWN
+        self._fencing_causes = causes
+        return fencing
 
     def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
         """Update the session of the broker that the request concerns."""
@@ -429,7 +439,7 @@ class Controller:
             case DeleteTopics():
                 return delete_topics(image, request, is_enabled=self._config.delete_topic_enable)
             case AlterPartition():
-                leaving = None if self._fencing is None else self._fencing.broker_id
+                leaving = () if self._fencing is None else self._fencing.epochs
                 return alter_partition(
                     image, request, self._eligible_brokers(image), leaving=leaving
                 )

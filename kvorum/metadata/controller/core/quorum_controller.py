@@ -346,17 +346,18 @@ class QuorumController:
         self._fence(now_ms)
 
     def _fence(self, now_ms: int) -> None:
-        """Fence the brokers whose sessions have ended. Of a broker with many partitions only one
-        chunk is decided; the driver has a turn before the next."""
+        """Fence the brokers whose sessions have ended. Of many partitions only one chunk is
+        decided; the driver has a turn before the next."""
         controller = self.controller
         controller.skip_to(self._port.next_offset)
-        while (fenced := controller.fence_next_broker(now_ms)) is not None:
-            broker_id, cause, records = fenced
+        while (chunk := controller.fence_next(now_ms)) is not None:
+            fenced, records = chunk
             self._append(records)
             if controller.is_fencing:
                 break
-            is_warning = cause != SHUT_DOWN
-            self._port.note(f"broker={broker_id} is fenced: {cause}", is_warning=is_warning)
+            for broker_id, cause in fenced.items():
+                is_warning = cause != SHUT_DOWN
+                self._port.note(f"broker={broker_id} is fenced: {cause}", is_warning=is_warning)
         self._arm_session_timer()
 
 

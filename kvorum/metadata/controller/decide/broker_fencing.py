@@ -1,4 +1,4 @@
-"""Fencing of a broker whose session ended, in chunks: first its leaderships, then its ISR
+"""Fencing of brokers whose sessions ended, in chunks: first their leaderships, then their ISR
 memberships.
 
 A dead broker of a large cluster has tens of thousands of partitions. Decided at once, they would
@@ -6,12 +6,16 @@ block the controller's loop for most of a second, and no partition would have a 
 all of them had. Clients wait for leaders, so partitions that the broker led come first. An ISR that
 still has the dead broker only makes acks=all wait.
 
-Finding those partitions is done in pieces too. If another decision meanwhile puts the broker into a
-topic's partitions, that topic is searched again: nothing is left when the last chunk is decided.
+Brokers whose sessions have ended by the same time, as those of a rack, are fenced together: all
+partitions are searched once for all of them, and none is moved from one dead broker to another.
 
-The record that fences the broker is the last one, in the last chunk. If the controller dies before
-it, the broker is still unfenced; its session ends at the next controller too, which finds the rest.
-If the fencing came first, no controller would look for the rest.
+Finding those partitions is done in pieces too. If another decision meanwhile puts one of the
+brokers into a topic's partitions, that topic is searched again: nothing is left when the last chunk
+is decided.
+
+The records that fence the brokers are the last ones, in the last chunk. If the controller dies
+before it, the brokers are still unfenced; their sessions end at the next controller too, which
+finds the rest. If the fencing came first, no controller would look for the rest.
 
 Partitions that no other replica can lead are in the last chunk too, however many they are. Bad
 sequence otherwise: 1. They lose their leader. 2. The controller dies. 3. The broker was not dead,
@@ -21,7 +25,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kvorum.metadata.controller.decide import Decision
@@ -48,16 +52,16 @@ Piece = tuple[bytes, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerFencing:
-    """The progress of fencing one broker epoch.
+    """The progress of fencing some brokers.
 
+    epochs: by broker id.
     chunk: partitions decided at a time.
     unseen: ids of the topics to search.
-    led, followed: partitions found that the broker is to be removed from, in this order.
+    led, followed: partitions found that the brokers are to be removed from, in this order.
     stuck: partitions for which no other leader was found, left for the last chunk.
     """
 
-    broker_id: int
-    broker_epoch: int
+    epochs: Mapping[int, int]
     chunk: int
     unseen: tuple[bytes, ...]
     led: tuple[Piece, ...] = ()
@@ -65,47 +69,57 @@ class BrokerFencing:
     stuck: frozenset[TopicIdPartition] = frozenset()
 
     def note(self, records: Iterable[Record]) -> BrokerFencing:
-        """Note the records of other decisions: topics in which they put the broker are searched
-        again."""
+        """Note the records of other decisions: topics in which they put one of the brokers are
+        searched again."""
         placed = dict.fromkeys(
             record.topic_id
             for record in records
             if isinstance(record, Partition | PartitionChange)
-            and (record.leader == self.broker_id or self.broker_id in (record.isr or ()))
+            and not self.epochs.keys().isdisjoint((record.leader, *(record.isr or ())))
         )
         news = tuple(topic_id for topic_id in placed if topic_id not in self.unseen)
         return replace(self, unseen=self.unseen + news) if news else self
 
 
 def begin_fencing(
-    image: ClusterImage, broker_id: int, *, chunk: int = CHUNK_PARTITIONS
+    image: ClusterImage, broker_ids: Iterable[int], *, chunk: int = CHUNK_PARTITIONS
 ) -> BrokerFencing | None:
-    """Start to fence a broker. None if there is no such broker, or it is fenced."""
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.is_fenced:
-        return None
-    return BrokerFencing(broker_id, broker.broker_epoch, chunk, tuple(sorted(image.topics)))
+    """Start to fence these brokers, except those that are fenced or not registered. None if no
+    broker is left."""
+    epochs = {
+        broker_id: broker.broker_epoch
+        for broker_id in broker_ids
+        if (broker := image.brokers.get(broker_id)) is not None and not broker.is_fenced
+    }
+    return BrokerFencing(epochs, chunk, tuple(sorted(image.topics))) if epochs else None
 
 
 def fence_next_chunk(
     image: ClusterImage, at: BrokerFencing, *, is_unclean_default: bool = False
 ) -> Decision[BrokerFencing | None]:
-    """The records of the next chunk, maybe none, and the progress; None when the broker is fenced,
-    or has a new registration. Records of other decisions since the last chunk must have been given
+    """The records of the next chunk, maybe none, and the progress; None when the brokers are fenced
+    or have new registrations. Records of other decisions since the last chunk must have been given
     to `note`."""
-    broker = image.brokers.get(at.broker_id)
-    if broker is None or broker.is_fenced or broker.broker_epoch != at.broker_epoch:
+    epochs = {
+        broker_id: epoch
+        for broker_id, epoch in at.epochs.items()
+        if (broker := image.brokers.get(broker_id)) is not None
+        and not broker.is_fenced
+        and broker.broker_epoch == epoch
+    }
+    if not epochs:
         return Decision((), None)
-    at = _find_affected(image, at)
-    # While more partitions that it leads may be found, leaving ISRs can wait.
+    at = _find_affected(image, replace(at, epochs=epochs))
+    # While more partitions that they lead may be found, leaving ISRs can wait.
     pieces = at.led if at.unseen else (*at.led, *at.followed)
     end = _end_of_chunk(pieces, at.chunk)
     is_last = not at.unseen and end == len(pieces)
-    eligible = eligible_brokers(image, leaving=at.broker_id, is_unclean_default=is_unclean_default)
+    gone = frozenset(epochs)
+    eligible = eligible_brokers(image, leaving=gone, is_unclean_default=is_unclean_default)
     records: list[Record] = []
     stuck = set(at.stuck)
     for topic_id, partition_ids in pieces[:end]:
-        for record in _changes(image, topic_id, partition_ids, at.broker_id, eligible):
+        for record in _changes(image, topic_id, partition_ids, gone, eligible):
             key = topic_id, record.partition_id
             if key in stuck or (record.leader == NO_LEADER and not is_last):
                 stuck.add(key)
@@ -120,8 +134,11 @@ def fence_next_chunk(
         )
         return Decision(tuple(records), left)
     for topic_id, partition_id in sorted(at.stuck):
-        records.extend(_changes(image, topic_id, (partition_id,), at.broker_id, eligible))
-    records.append(BrokerRegistrationChange(at.broker_id, at.broker_epoch, is_fenced=True))
+        records.extend(_changes(image, topic_id, (partition_id,), gone, eligible))
+    records += [
+        BrokerRegistrationChange(broker_id, epoch, is_fenced=True)
+        for broker_id, epoch in epochs.items()
+    ]
     return Decision(tuple(records), None)
 
 
@@ -129,30 +146,33 @@ def _changes(
     image: ClusterImage,
     topic_id: bytes,
     partition_ids: tuple[int, ...],
-    broker_id: int,
+    gone: frozenset[int],
     eligible: EligibleBrokers,
 ) -> Iterator[PartitionChange]:
-    """The records that remove the broker from these partitions, where it is still leader or in the
-    ISR."""
+    """The records that remove the brokers from these partitions, where one of them is still leader
+    or in the ISR."""
     topic = image.topics.get(topic_id)
     if topic is None:
         return
     rules = eligible.rules(image, topic.name)
     for partition_id in partition_ids:
         partition = topic.partitions.get(partition_id)
-        if partition is None or (broker_id != partition.leader and broker_id not in partition.isr):
+        if partition is None:
             continue
-        record = dropped((topic_id, partition_id), partition, broker_id, rules)
+        if partition.leader not in gone and gone.isdisjoint(partition.isr):
+            continue
+        record = dropped((topic_id, partition_id), partition, gone, rules)
         if record is not None:
             yield record
 
 
 def _find_affected(image: ClusterImage, at: BrokerFencing) -> BrokerFencing:
-    """Search some topics of `unseen` for partitions that the broker leads, or in whose ISR it is.
-    A partition without a leader whose ISR is the broker alone is left out: the last member stays
-    in the ISR (ADR 8)."""
+    """Search some topics of `unseen` for partitions that one of the brokers leads, or in whose ISR
+    it is. A partition without a leader whose ISR is one broker alone is left out: the last member
+    stays in the ISR (ADR 8)."""
     if not at.unseen:
         return at
+    gone = frozenset(at.epochs)
     led: list[Piece] = []
     followed: list[Piece] = []
     seen: set[bytes] = set()
@@ -165,9 +185,9 @@ def _find_affected(image: ClusterImage, at: BrokerFencing) -> BrokerFencing:
         mine: list[int] = []
         others: list[int] = []
         for partition_id, partition in topic.partitions.items():
-            if partition.leader == at.broker_id:
+            if partition.leader in gone:
                 mine.append(partition_id)
-            elif at.broker_id in partition.isr and (
+            elif not gone.isdisjoint(partition.isr) and (
                 partition.leader != NO_LEADER or len(partition.isr) > 1
             ):
                 others.append(partition_id)

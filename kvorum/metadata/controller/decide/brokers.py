@@ -68,7 +68,7 @@ def register(
         # The earlier process may still lead partitions in this image. If it did not close its logs
         # cleanly, its replicas may have lost records (KIP-966).
         eligible = eligible_brokers(
-            image, leaving=request.broker_id, is_unclean_default=context.is_unclean_default
+            image, leaving=(request.broker_id,), is_unclean_default=context.is_unclean_default
         )
         is_lost = request.broker_epoch_before != known.broker_epoch
         records.extend(changes_without_broker(image, request.broker_id, eligible, is_lost=is_lost))
@@ -175,7 +175,7 @@ def fence(
     broker = image.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return ()
-    eligible = eligible_brokers(image, leaving=broker_id, is_unclean_default=is_unclean_default)
+    eligible = eligible_brokers(image, leaving=(broker_id,), is_unclean_default=is_unclean_default)
     return (
         *changes_without_broker(image, broker_id, eligible),
         BrokerRegistrationChange(broker_id, broker.broker_epoch, is_fenced=True),
@@ -198,7 +198,7 @@ def _shut_down(
     image: ClusterImage, broker: BrokerImage, is_unclean_default: bool
 ) -> tuple[Record, ...]:
     eligible = eligible_brokers(
-        image, leaving=broker.broker_id, is_unclean_default=is_unclean_default
+        image, leaving=(broker.broker_id,), is_unclean_default=is_unclean_default
     )
     return (
         BrokerRegistrationChange(

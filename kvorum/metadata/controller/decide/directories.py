@@ -171,7 +171,7 @@ def _changes_without(
                 continue
             if broker_id in partition.isr or broker_id == partition.leader:
                 rules = rules or eligible.rules(image, topic.name)
-                record = dropped((topic_id, partition_id), partition, broker_id, rules)
+                record = dropped((topic_id, partition_id), partition, {broker_id}, rules)
                 if record is not None:
                     yield record
 
@@ -214,7 +214,7 @@ def _assigned(
     is_lost = directory == LOST_DIRECTORY or before != UNASSIGNED_DIRECTORY
     partition_target = PartitionTarget(lost=frozenset((broker_id,)) if is_lost else frozenset())
     if not broker.has_online(directory):
-        partition_target = without(partition, broker_id, is_lost=is_lost)
+        partition_target = without(partition, {broker_id}, is_lost=is_lost)
     moved = dataclasses.replace(partition, directories=of(partition.replicas))
     record = change(key, moved, partition_target, rules) or PartitionChange(*key)
     # The same record may complete a reassignment, which leaves fewer replicas.

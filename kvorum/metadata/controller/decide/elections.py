@@ -57,7 +57,9 @@ def changes_without_broker(
             ):
                 continue
             rules = rules or eligible.rules(image, topic.name)
-            record = dropped((topic_id, partition_id), partition, broker_id, rules, is_lost=is_lost)
+            record = dropped(
+                (topic_id, partition_id), partition, {broker_id}, rules, is_lost=is_lost
+            )
             if record is not None:
                 yield record
 

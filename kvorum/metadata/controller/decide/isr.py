@@ -5,6 +5,8 @@ The checks are in Kafka's order, so that a stale proposal always gets the same e
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from kvorum.metadata.controller.decide import Decision
 from kvorum.metadata.controller.decide.eligible_brokers import EligibleBrokers
 from kvorum.metadata.controller.decide.partition_change import PartitionTarget, change, changed
@@ -24,12 +26,12 @@ def alter_partition(
     request: AlterPartition,
     eligible: EligibleBrokers,
     *,
-    leaving: int | None = None,
+    leaving: Container[int] = (),
 ) -> Decision[tuple[AlteredPartition, ...] | Rejected]:
     """Accept or refuse each proposal on its own.
 
-    leaving: a broker that is being fenced; it may not join an ISR. NEW_LEADER_ELECTED: the proposal
-    was accepted and completed a reassignment, and because of that another replica leads.
+    leaving: brokers that are being fenced; they may not join an ISR. NEW_LEADER_ELECTED: the
+    proposal was accepted and completed a reassignment, and because of that another replica leads.
     """
     stale = stale_broker(image, request.broker_id, request.broker_epoch)
     if stale is not None:
@@ -79,7 +81,7 @@ def _problem(
     broker_id: int,
     proposal: IsrProposal,
     partition: PartitionImage | None,
-    leaving: int | None,
+    leaving: Container[int],
 ) -> ErrorCode:
     if proposal.topic_id not in image.topics:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -100,7 +102,7 @@ def _problem(
 
 
 def _member_problem(
-    image: ClusterImage, proposal: IsrProposal, partition: PartitionImage, leaving: int | None
+    image: ClusterImage, proposal: IsrProposal, partition: PartitionImage, leaving: Container[int]
 ) -> ErrorCode:
     members = [member for member, _ in proposal.new_isr]
     if (
@@ -113,7 +115,7 @@ def _member_problem(
         broker = image.brokers.get(member)
         if broker is None or not broker.is_active:
             return ErrorCode.INELIGIBLE_REPLICA
-        if member == leaving and member not in partition.isr:
+        if member in leaving and member not in partition.isr:
             return ErrorCode.INELIGIBLE_REPLICA
         if broker_epoch != -1 and broker_epoch != broker.broker_epoch:
             # The replica restarted after the leader last heard from it, perhaps with an empty disk.

@@ -124,37 +124,40 @@ def changed(partition: PartitionImage, record: PartitionChange) -> PartitionImag
     )
 
 
-def without(partition: PartitionImage, broker_id: int, *, is_lost: bool = False) -> PartitionTarget:
-    """The target that removes a broker from the ISR.
+def without(partition: PartitionImage, gone: Set[int], *, is_lost: bool = False) -> PartitionTarget:
+    """The target that removes brokers from the ISR.
 
-    is_lost: it may also have lost records, and is no longer eligible. The last member of an ISR
-    stays, with one exception: if it is lost, and an eligible leader replica exists, that replica
-    replaces it. The eligible replica is known to have all committed records, the lost one is not.
+    is_lost: they may also have lost records, and are no longer eligible. The last member of an ISR
+    stays (the leader, if all members go), with one exception: if it is lost, and an eligible leader
+    replica exists, that replica replaces it. The eligible replica is known to have all committed
+    records, the lost one is not.
     """
-    lost = frozenset((broker_id,)) if is_lost else frozenset()
-    isr = tuple(member for member in partition.isr if member != broker_id)
+    lost = frozenset(gone) if is_lost else frozenset()
+    isr = tuple(member for member in partition.isr if member not in gone)
     if not isr:
         isr = partition.isr
-        heirs = [r for r in partition.replicas if r in partition.elr and r != broker_id]
+        heirs = [r for r in partition.replicas if r in partition.elr and r not in gone]
         if is_lost and isr and heirs:
             isr = (heirs[0],)
+        elif len(isr) > 1:
+            isr = (partition.leader,) if partition.leader in isr else isr[-1:]
     return PartitionTarget(isr=isr, lost=lost)
 
 
 def dropped(
     key: TopicIdPartition,
     partition: PartitionImage,
-    broker_id: int,
+    gone: Set[int],
     rules: ElectionRules,
     *,
     is_lost: bool = False,
 ) -> PartitionChange | None:
-    """The record that removes a broker: the same as `change` with the target of `without`.
+    """The record that removes brokers: the same as `change` with the target of `without`.
 
     A dead broker needs one record for each partition that it led or followed, all before any of
     them has a new leader. So the simple case has a faster way to the same record.
     """
-    isr = tuple([member for member in partition.isr if member != broker_id])
+    isr = tuple([member for member in partition.isr if member not in gone])
     is_plain = not (
         partition.directories
         or partition.adding_replicas
@@ -168,7 +171,7 @@ def dropped(
         for replica in partition.replicas:
             if replica in isr and replica in rules.active:
                 return PartitionChange(*key, isr, replica)
-    return change(key, partition, without(partition, broker_id, is_lost=is_lost), rules)
+    return change(key, partition, without(partition, gone, is_lost=is_lost), rules)
 
 
 def _targeted(partition: PartitionImage, partition_target: PartitionTarget) -> _Shape:

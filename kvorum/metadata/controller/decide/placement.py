@@ -15,6 +15,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from kvorum.runtime.errors import ErrorCode, Rejected, required
 
@@ -61,12 +62,19 @@ def place(
     return placements
 
 
+_Entry = tuple[int, int, int, int]
+"""An entry of a heap: two counts, the place among equals, and the broker id."""
+
+
 class _Rack:
     """The brokers of one rack, active before fenced, with what each got so far.
 
     The broker with the fewest leaders leads next, and the one with the fewest replicas follows.
     Among equals the one with the most leaders follows, which leaves the lead to the others. So the
     brokers of a rack stay within one leader and one replica of each other.
+
+    Both choices are heaps: a topic of 1,000 partitions on 1,000 brokers would otherwise take 0.2 s
+    and more. A count that changes gets a new entry, and the old one is dropped when it is met.
     """
 
     def __init__(self, active: list[int], fenced: list[int], machines: Mapping[int, str]) -> None:
@@ -74,31 +82,68 @@ class _Rack:
         self.machines = machines
         self._active = active
         self._fenced = fenced
+        self._place: dict[int, int] = {}
         self._replicas: Counter[int] = Counter()
         self._leaders: Counter[int] = Counter()
+        self._to_lead: list[_Entry] = []
+        self._to_follow: tuple[list[_Entry], list[_Entry]] = ([], [])
 
     def shuffle(self, rng: random.Random) -> None:
-        """Change the order among equals."""
+        """Change the order among equals. Call it before the first choice."""
         rng.shuffle(self._active)
         rng.shuffle(self._fenced)
+        for brokers in (self._active, self._fenced):
+            self._place.update((broker_id, at) for at, broker_id in enumerate(brokers))
+        self._to_lead = sorted(map(self._leading, self._active))
+        self._to_follow = (
+            sorted(map(self._following, self._active)),
+            sorted(map(self._following, self._fenced)),
+        )
 
     def take_leader(self) -> int | None:
-        if not self._active:
-            return None
-        chosen = min(self._active, key=lambda i: (self._leaders[i], self._replicas[i]))
-        self._leaders[chosen] += 1
-        self._replicas[chosen] += 1
-        return chosen
+        while self._to_lead:
+            entry = heappop(self._to_lead)
+            if entry == self._leading(entry[-1]):
+                self._leaders[entry[-1]] += 1
+                self._count(entry[-1], is_active=True)
+                return entry[-1]
+        return None
 
     def take_follower(self, used: Sequence[int], full: Collection[str]) -> int | None:
         """A broker that is not in `used` and whose machine is not in `full`."""
-        for brokers in (self._active, self._fenced):
-            free = [i for i in brokers if i not in used and self.machines[i] not in full]
-            if free:
-                chosen = min(free, key=lambda i: (self._replicas[i], -self._leaders[i]))
-                self._replicas[chosen] += 1
+        for heap, is_active in zip(self._to_follow, (True, False), strict=True):
+            passed: list[_Entry] = []
+            chosen = None
+            while heap and chosen is None:
+                entry = heappop(heap)
+                broker_id = entry[-1]
+                if entry != self._following(broker_id):
+                    continue
+                if broker_id in used or self.machines[broker_id] in full:
+                    passed.append(entry)
+                else:
+                    chosen = broker_id
+            for entry in passed:
+                heappush(heap, entry)
+            if chosen is not None:
+                self._count(chosen, is_active=is_active)
                 return chosen
         return None
+
+    def _count(self, broker_id: int, *, is_active: bool) -> None:
+        """Count a replica more."""
+        self._replicas[broker_id] += 1
+        heappush(self._to_follow[0 if is_active else 1], self._following(broker_id))
+        if is_active:
+            heappush(self._to_lead, self._leading(broker_id))
+
+    def _leading(self, broker_id: int) -> _Entry:
+        leaders, replicas = self._leaders[broker_id], self._replicas[broker_id]
+        return leaders, replicas, self._place[broker_id], broker_id
+
+    def _following(self, broker_id: int) -> _Entry:
+        leaders, replicas = self._leaders[broker_id], self._replicas[broker_id]
+        return replicas, -leaders, self._place[broker_id], broker_id
 
 
 def _problem(brokers: Sequence[UsableBroker], replication_factor: int) -> Rejected | None:

@@ -44,7 +44,7 @@ def unregister(
             f"broker {request.broker_id} is alive: stop it first",
         )
     eligible = eligible_brokers(
-        image, leaving=request.broker_id, is_unclean_default=is_unclean_default
+        image, leaving=(request.broker_id,), is_unclean_default=is_unclean_default
     )
     return Decision(
         (
