@@ -8,7 +8,7 @@ OTHER_PYTHONS = $(patsubst %/.setup-stamp,%/bin/python,$(wildcard .tools/python-
 # Plots keep their font cache in the checkout.
 export MPLCONFIGDIR := $(CURDIR)/.tools/matplotlib
 
-.PHONY: help setup demo test test-long lint deploy-check bench clients-vs-kafka dashboard-picture sim soak mutants rpc clean
+.PHONY: help setup demo test test-long lint deploy-check bench clients-vs-kafka dashboard-picture tour-pages sim soak mutants rpc clean
 
 help:
 	@echo "make demo    break a cluster under load through toxiproxy, prove that nothing was lost"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench   side by side with Apache Kafka 4.4 and etcd; writes bench/results.md, quorum.md, logs.md, metrics.md, metrics_cost.md"
 	@echo "make clients-vs-kafka  the client families' scenarios against Apache Kafka 4.4 (docs/compat.md)"
 	@echo "make dashboard-picture  the Grafana dashboard with values of a live Prometheus (docs/images/dashboard.png)"
+	@echo "make tour-pages  a run of each lesson of the tour, with its picture (docs/tour); LESSON=NAME: only that"
 	@echo "make sim     a thousand seeds in virtual time, of each world of the simulator; SEEDS=N"
 	@echo "make soak    ten minutes of kill -9 of brokers, then two hundred kills and pauses of any node"
 	@echo "make mutants break the rules one by one; the tests must object; WORLD=partitions: only those"
@@ -67,6 +68,9 @@ clients-vs-kafka: setup
 
 dashboard-picture: setup
 	$(PYTHON) -m tests.live.dashboard_picture
+
+tour-pages: setup
+	$(PYTHON) -m kvorum.tour.pages docs/tour $(LESSON)
 
 sim: setup
 	$(PYTHON) -m kvorum chaos sim --seed 0 --count $(SEEDS)

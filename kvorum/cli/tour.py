@@ -95,6 +95,11 @@ def _fields(
         "reason": reason,
         "facts": [{"fact": text, "holds": is_held} for text, is_held in telling.facts],
         "commands": [dataclasses.asdict(step) for step in telling.steps],
+        "remarks": [
+            {"after": after, "text": text, "is_fact": is_fact}
+            for after, text, is_fact in telling.remarks
+        ],
+        "picture": dataclasses.asdict(telling.picture) if telling.picture else None,
     }
 
 
@@ -120,6 +125,7 @@ def _stage(lesson: Lesson, *, pause: bool, is_silent: bool) -> Stage:
         on_command=lambda command: say(printer.command(command)),
         on_output=lambda output: say(printer.output(output)),
         on_fact=lambda text, is_held: say(printer.fact(text, is_held)),
+        on_picture=lambda picture: say(printer.picture(picture)),
         pause=wait,
     )
 

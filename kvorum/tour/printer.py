@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import Picture
+from kvorum.tour.picture_text import lines_of
 
 WIDTH_MAX = 100
 WIDTH_MIN = 40
@@ -47,6 +49,9 @@ class Printer:
         lines = textwrap.wrap(text, self._width - len(pad))
         painted = mark if self._is_plain else f"\x1b[{32 if is_held else 31}m{mark}\x1b[0m"
         return [f"{painted} {lines[0]}", *(pad + line for line in lines[1:])]
+
+    def picture(self, picture: Picture) -> list[str]:
+        return ["", *lines_of(picture, self._width, is_plain=self._is_plain)]
 
     def end(self, lesson: Lesson, is_passed: bool) -> list[str]:
         if not is_passed:

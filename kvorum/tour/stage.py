@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kvorum.chaos.live.host.processes import free_ports
+from kvorum.tour.picture import Picture
 from kvorum.tour.telling import NotShown, Step, Telling, rows_of
 
 DATA = "lab"
@@ -36,7 +37,8 @@ class Stage:
 
     telling: what was run and found.
     controllers, brokers, properties: of its cluster.
-    on_text, on_command, on_output, on_fact: called as it happens; on_command before it runs.
+    on_text, on_command, on_output, on_fact, on_picture: called as it happens; on_command before it
+        runs.
     pause: called before each command.
     """
 
@@ -50,6 +52,7 @@ class Stage:
         on_command: Callable[[str], None],
         on_output: Callable[[str], None],
         on_fact: Callable[[str, bool], None],
+        on_picture: Callable[[Picture], None],
         pause: Callable[[], None] = lambda: None,
     ) -> None:
         self.telling = Telling()
@@ -60,6 +63,7 @@ class Stage:
             self._shape += ["--set", each]
         self._on_text, self._on_command = on_text, on_command
         self._on_output, self._on_fact = on_output, on_fact
+        self._on_picture = on_picture
         self._pause = pause
         self._environment = {**os.environ, MARK: str(self.folder)}
         self._bootstrap = ""
@@ -105,6 +109,7 @@ class Stage:
     # --- what lessons call -------------------------------------------------------------------
 
     def say(self, text: str) -> None:
+        self.telling.remarks.append((len(self.telling.steps), text, False))
         self._on_text(text)
 
     @property
@@ -177,9 +182,15 @@ class Stage:
     def fact(self, text: str, is_held: bool) -> None:
         """State a fact. Raises NotShown if it does not hold."""
         self.telling.facts.append((text, is_held))
+        self.telling.remarks.append((len(self.telling.steps), text, True))
         self._on_fact(text, is_held)
         if not is_held:
             raise NotShown(f"this did not hold: {text}")
+
+    def draw(self, picture: Picture) -> None:
+        """Show the lesson's picture, made from what its commands printed. Once a run."""
+        self.telling.picture = picture
+        self._on_picture(picture)
 
     def process_of(self, node: str) -> int:
         """The process id of a node."""

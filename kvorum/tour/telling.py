@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from kvorum.runtime.errors import KvorumError
+from kvorum.tour.picture import Picture
 
 _COLUMNS = re.compile(r"\S+(?: \S+)*")
 """Cells of a table: columns stand two blanks or more apart."""
@@ -25,10 +26,15 @@ class Step:
 
 
 class Telling:
-    """A run's record: its commands, and the facts with whether they held."""
+    """A run's record: its commands, the facts with whether they held, and its picture.
+
+    remarks: what was said, and the facts: (commands before it, text, whether it is a fact).
+    """
 
     def __init__(self) -> None:
+        self.picture: Picture | None = None
         self.steps: list[Step] = []
+        self.remarks: list[tuple[int, str, bool]] = []
         self.facts: list[tuple[str, bool]] = []
 
 

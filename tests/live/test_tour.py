@@ -30,6 +30,7 @@ def test_a_lesson_shows_its_claim_and_leaves_nothing_behind(lesson, tmp_path):
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     told = json.loads(done.stdout)
     assert told["passed"]
+    assert told["picture"]["rows"]
     assert all(fact["holds"] for fact in told["facts"])
     assert left_in(tmp_path) == []
 

@@ -35,6 +35,7 @@ def stage() -> Stage:
         on_command=lambda command: None,
         on_output=lambda output: None,
         on_fact=lambda text, is_held: None,
+        on_picture=lambda picture: None,
     )
 
 
@@ -48,7 +49,7 @@ def test_lessons_have_numbers_and_names_of_their_own_in_order():
 def test_a_lesson_leads_to_code_and_a_page_that_are_there(lesson):
     assert (ROOT / lesson.code).exists()
     assert (ROOT / lesson.page.split()[0]).exists()
-    row = f"| {lesson.number} | {lesson.name} |"
+    row = f"| {lesson.number} | [{lesson.name}](./tour/{lesson.number:02}-{lesson.name}.md) |"
     assert row in (ROOT / "docs/tour.md").read_text(encoding="utf-8")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import PATIENT, Lesson
+from kvorum.tour.picture import logs
 from kvorum.tour.stage import Stage
-from kvorum.tour.telling import leader_of
+from kvorum.tour.telling import leader_of, rows_of
 
+_ANSWERS = {"-": "nothing", None: "time-out"}
 _DESCRIBE = "kvorum topics describe orders"
 
 
@@ -13,11 +15,11 @@ def show(stage: Stage) -> None:
     stage.run("kvorum topics create orders --partitions 1")
     (partition,) = stage.rows(_DESCRIBE)
     leader, *followers = partition["REPLICAS"].split(",")
-    stage.run("kvorum produce orders --acks all before")
+    told = [stage.run("kvorum produce orders --acks all before")]
     stage.say("The followers are paused. The leader takes three records, then it dies.")
     paused = stage.pause_brokers(followers)
-    stage.run("kvorum produce orders --acks 0 asked-0")
-    stage.run("kvorum produce orders --acks 1 asked-1")
+    told.append(stage.run("kvorum produce orders --acks 0 asked-0"))
+    told.append(stage.run("kvorum produce orders --acks 1 asked-1"))
     stage.run_in_vain("kvorum produce orders --acks all --delivery-timeout 2 asked-all")
     dumped = stage.run(
         f"kvorum log dump --print-data-log lab/broker-{leader}/orders-0/00000000000000000000.log "
@@ -40,6 +42,15 @@ def show(stage: Stage) -> None:
         "must reckon with either.",
         "asked-all" not in read,
     )
+    offsets = [rows_of(answer)[0]["LAST_OFFSET"] for answer in told]
+    values = [line.split()[1] for line in dumped.splitlines()]
+    rows = {
+        f"{leader}, dead": values,
+        "told": [_ANSWERS.get(offset, f"offset {offset}") for offset in (*offsets, None)],
+        f"{leader_of(out)} leads": [value if value in read.split() else "" for value in values],
+    }
+    title = "Four records: where they were, what producers were told, and where they are"
+    stage.draw(logs(title, rows, lambda text: 3 * (text not in values)))
 
 
 LESSON = Lesson(

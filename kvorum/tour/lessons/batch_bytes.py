@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import bars
 from kvorum.tour.stage import Stage
 
 _FIELDS = (
@@ -47,6 +48,14 @@ def show(stage: Stage) -> None:
         "Compression is of batches.",
         one == _HEADER_BYTES + _RECORD_BYTES,
     )
+    labels = ("1 record", "2 records", f"{count} records", "with zstd")
+    batches = zip(labels, (*sizes, (count, plain), (count, packed)), strict=True)
+    shares = {
+        label: (_HEADER_BYTES / records, (size - _HEADER_BYTES) / records)
+        for label, (records, size) in batches
+    }
+    title = "Bytes of a record, by the size of its batch"
+    stage.draw(bars(title, shares, "bytes", ((0, "its share of the header"), (1, "itself"))))
 
 
 def _sizes(dumped: str) -> list[tuple[int, int]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import bars
 from kvorum.tour.stage import Stage
 
-_RECORDS = 2_000
+_RECORDS, _HEADER = 2_000, 61
 _COUNT = re.compile(r"(\d+) batches, (\d+) bytes")
 _PROGRAM = f"""\
 import os, sys
@@ -52,6 +53,13 @@ def show(stage: Stage) -> None:
         "to each consumer: the broker stores what the producer packed.",
         packed[1] * 2 < lingering[1],
     )
+    settings = {"linger.ms=0": alone, "linger.ms=20": lingering, "and zstd": packed}
+    shares = {
+        label: (_HEADER * batches, size - _HEADER * batches)
+        for label, (batches, size) in settings.items()
+    }
+    title = f"The log of the same {_RECORDS} records"
+    stage.draw(bars(title, shares, "bytes", ((0, "headers of batches"), (1, "records"))))
 
 
 LESSON = Lesson(

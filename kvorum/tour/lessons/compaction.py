@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import GAP, logs
 from kvorum.tour.stage import Stage
 
 _CONSUME = "kvorum consume prices --format '%o %k=%v\\n'"
+
+_RECORD = re.compile(r"(\d+) (\w+=\w+)")
 
 
 def show(stage: Stage) -> None:
@@ -32,6 +37,17 @@ def show(stage: Stage) -> None:
     last = stage.wait_for(_CONSUME, lambda out: "plum" not in out)
     stage.fact("After delete.retention.ms the tombstone goes too.", "plum" not in last)
     stage.run("ls -l lab/broker-101/prices-0")
+    read = {"first": before, "then": after, "last": last}
+    found = {name: dict(_RECORD.findall(out)) for name, out in read.items()}
+    offsets = range(1 + max(int(offset) for offset in found["last"]))
+    rows = {
+        name: [log.get(str(offset), "").removesuffix("=null") for offset in offsets]
+        for name, log in found.items()
+    }
+    title = "Records at their offsets, before and after compaction"
+    marks = [(offset, str(offset)) for offset in offsets]
+    key = ((1, "a tombstone"), (GAP, "nothing"))
+    stage.draw(logs(title, rows, lambda pair: "=" not in pair, marks, key))
 
 
 LESSON = Lesson(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import bars
 from kvorum.tour.stage import Stage
 
 _RECORDS, _CRASH_AT = 30, 20
@@ -71,6 +72,9 @@ def show(stage: Stage) -> None:
         "transaction, so the crash undid both.",
         found["exactly"] == (_RECORDS, _RECORDS),
     )
+    shares = {how: (once, total - once) for how, (total, once) in found.items()}
+    title = f"{_RECORDS} records, a crash, and what was written"
+    stage.draw(bars(title, shares, "records", ((0, "once"), (1, "again"))))
 
 
 LESSON = Lesson(

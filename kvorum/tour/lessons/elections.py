@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import GAP, logs
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import number_after
 
@@ -47,6 +48,22 @@ def show(stage: Stage) -> None:
     )
     topics = stage.run("kvorum topics list -o name")
     stage.fact("What was committed is there, what was refused is not.", "never" not in topics)
+    phases = (
+        (leader, (), epoch),
+        (second, (leader,), later),
+        (-1, (leader, second), -1),
+        (number_after(_LEADER, last), (), number_after(_EPOCH, last)),
+    )
+    rows = {
+        f"controller {each}": [
+            "" if each in dead else f"leads {number}" if each == who else "alive"
+            for who, dead, number in phases
+        ]
+        for each in (1, 2, 3)
+    }
+    key = ((0, "leads in that epoch"), (1, "alive"), (GAP, "dead"))
+    title = "Two deaths, and the return of both"
+    stage.draw(logs(title, rows, lambda text: text == "alive", key=key))
 
 
 LESSON = Lesson(

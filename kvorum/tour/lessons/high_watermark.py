@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import PATIENT, Lesson
+from kvorum.tour.picture import logs
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import isr_of
 
@@ -18,9 +19,12 @@ def show(stage: Stage) -> None:
     paused = stage.process_of(f"broker-{slow}")
     stage.run(f"kill -STOP {paused}")
     stage.run("kvorum produce orders --acks 1 two")
-    log = f"lab/broker-{leader}/orders-0/00000000000000000000.log"
-    dumped = stage.run(f"kvorum log dump {log}")
-    stage.fact("The leader's log ends at offset 2: it has both.", "baseOffset: 1 " in dumped)
+    path = "lab/broker-$b/orders-0/00000000000000000000.log"
+    shown = f"$(kvorum log dump --print-data-log {path} | grep -o 'payload: .*' | cut -d' ' -f2)"
+    brokers = " ".join(reversed(partition["REPLICAS"].split(",")))
+    dumped = stage.run(f"for b in {brokers}; do echo $b {shown}; done")
+    logs_of = {line.split()[0]: line.split()[1:] for line in dumped.splitlines()}
+    stage.fact("The leader's log ends at offset 2: it has both.", logs_of[leader] == ["one", "two"])
     stage.say("`kvorum consume` ends at the high watermark, and waits for nothing.")
     read = stage.run("kvorum consume orders")
     stage.fact(
@@ -29,12 +33,20 @@ def show(stage: Stage) -> None:
         "one" in read and "two" not in read,
     )
     stage.say("After replica.lag.time.max.ms, 8 seconds here, the leader goes on without it.")
-    stage.wait_for(_DESCRIBE, lambda out: slow not in isr_of(out))
+    first, isr = read, stage.wait_for(_DESCRIBE, lambda out: slow not in isr_of(out))
     read = stage.wait_for("kvorum consume orders", lambda out: "two" in out)
     stage.fact("The high watermark is 2: both replicas that are in sync have it.", "two" in read)
     stage.run(f"kill -CONT {paused}")
     out = stage.wait_for(_DESCRIBE, lambda out: slow in isr_of(out))
     stage.fact(f"Once {slow} has caught up, it is in the ISR again.", slow in isr_of(out))
+    marks = [
+        (end := sum(value in out.split() for value in logs_of[leader]), f"HW {end}, ISR {members}")
+        for out, members in ((first, partition["ISR"]), (read, ",".join(isr_of(isr))))
+    ]
+    rows = {f"{b} {'leads' if b == leader else 'follows'}": log for b, log in logs_of.items()}
+    title = f"The logs while {slow} is paused; a consumer reads up to the high watermark"
+    key = ((0, "committed"), (1, "not yet"))
+    stage.draw(logs(title, rows, lambda value: value not in first.split(), marks, key))
 
 
 LESSON = Lesson(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import bars
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import rows_of
 
@@ -43,6 +44,8 @@ def show(stage: Stage) -> None:
         else f"star stays in partition {before}; other keys moved when partitions were added.",
         len(more) == 2 * len(hot),
     )
+    figures = {f"partition {i}": count for i, count in enumerate(more)}
+    stage.draw(bars(f"{_RECORDS:,} records in 12 partitions, half of one key", figures))
 
 
 def _counts(out: str) -> list[int]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from kvorum.tour.lesson import PATIENT, Lesson
+from kvorum.tour.picture import logs
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import isr_of, leader_of
 
 _DESCRIBE = "kvorum topics describe orders"
 _LOG = "orders-0/00000000000000000000.log"
+_RECORD = re.compile(r"Epoch: (\d+)\npayload: (\S+)")
 _SHOWN = "grep -o 'partitionLeaderEpoch: [0-9]*\\|payload: .*'"
 
 
@@ -37,13 +41,18 @@ def show(stage: Stage) -> None:
     )
     stage.run(f"kvorum dev restart broker-{old} --data-dir lab")
     stage.wait_for(_DESCRIBE, lambda out: old in isr_of(out))
-    first = _dumped(stage, old)
+    before, first = first, _dumped(stage, old)
     stage.fact(
         "lonely is gone there too, and other is in its place.",
         first.split() == [*_epoch(0, "shared"), *_epoch(1, "other")],
     )
     stage.run(f"cmp lab/broker-{old}/{_LOG} lab/broker-{new}/{_LOG}")
     stage.say("The two logs are equal, byte for byte.")
+    dumps = {f"{old}, dead": before, f"{new} leads": second, f"{old}, back": first}
+    epochs = {value: int(epoch) for out in dumps.values() for epoch, value in _RECORD.findall(out)}
+    rows = {name: [value for _, value in _RECORD.findall(out)] for name, out in dumps.items()}
+    title, key = "Two logs part, and agree again", ((0, "of epoch 0"), (1, "of epoch 1"))
+    stage.draw(logs(title, rows, epochs.__getitem__, ((0, "0"), (1, "1")), key))
 
 
 def _dumped(stage: Stage, broker: str) -> str:

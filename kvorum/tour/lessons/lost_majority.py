@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import bars
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import number_after
 
 _STATUS = "kvorum quorum status"
+_UP_TO = re.compile(r"up to offset (\d+)")
 
 
 def show(stage: Stage) -> None:
@@ -42,6 +46,12 @@ def show(stage: Stage) -> None:
         )
     stage.run("kvorum topics create after --partitions 1 --replication-factor 1")
     stage.say("The cluster can be changed again. New controllers would be added to it one by one.")
+    end = number_after("HighWatermark", stage.run(_STATUS))
+    kept, sure = (int(number) for number in _UP_TO.findall(told)[:2])
+    figures = {"controller-1": (sure, kept - sure, end - kept)}
+    title = f"The metadata log; what the others had from offset {kept} on is lost"
+    key = ((0, "surely committed"), (1, "kept, and true from now on"), (2, "since the recovery"))
+    stage.draw(bars(title, figures, "offsets", key))
 
 
 def _start(stage: Stage, node: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import logs
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import isr_of, leader_of, rows_of
 
 _DESCRIBE = "kvorum topics describe orders"
+_PAID = ("paid-1", "paid-2", "paid-3")
 
 
 def show(stage: Stage) -> None:
@@ -17,13 +19,14 @@ def show(stage: Stage) -> None:
 
     stage.say(f"Of three replicas, broker {third} dies.")
     _kill(stage, third)
-    stage.wait_for(_DESCRIBE, lambda out: len(isr_of(out)) == 2)
+    isrs = [partition["ISR"].split(",")]
+    isrs.append(isr_of(stage.wait_for(_DESCRIBE, lambda out: len(isr_of(out)) == 2)))
     stage.run("kvorum produce orders --acks all paid-2")
     stage.say("Two replicas in sync are enough: acks=all goes on.")
 
     stage.say(f"Broker {second} dies too. The leader is alone.")
     _kill(stage, second)
-    stage.wait_for(_DESCRIBE, lambda out: isr_of(out) == [first])
+    isrs += [isr_of(stage.wait_for(_DESCRIBE, lambda out: isr_of(out) == [first]))] * 2
     stage.run_in_vain("kvorum produce orders --acks all --delivery-timeout 3 paid-3")
     log = f"lab/broker-{first}/orders-0/00000000000000000000.log"
     values = stage.run(f"kvorum log dump --print-data-log {log} | grep -o 'payload: .*'")
@@ -57,6 +60,14 @@ def show(stage: Stage) -> None:
         "is what an unclean election costs.",
         "paid-2" not in read,
     )
+    rows = {
+        "acks": ["all", "all", "all", "1"],
+        "in sync": [str(len(isr)) for isr in isrs],
+        "accepted": [each if each in values else "" for each in _PAID] + ["lost-4"],
+        f"left on {third}": [each if each in read.split() else "" for each in (*_PAID, "lost-4")],
+    }
+    title = "Four records: what was accepted, and what an unclean election left"
+    stage.draw(logs(title, rows, lambda text: 3 * (text not in (*_PAID, "lost-4"))))
 
 
 def _kill(stage: Stage, broker: str) -> None:

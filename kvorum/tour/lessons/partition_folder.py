@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import Picture, Row, spans
 from kvorum.tour.stage import Stage
 
 _LINES = 24_000
@@ -58,6 +59,16 @@ def show(stage: Stage) -> None:
     )
     found = stage.run(f"kvorum consume lines --offset {_WANTED} -n 1")
     stage.fact("The broker finds the same record.", f"line {_WANTED:06}:" in found)
+    begins = [int(batch[0]) for batch in batches]
+    read = [int(batch[0]) for batch in passed + held]
+    parts = spans([*begins, int(batches[-1][1]) + 1], lambda begin: begin in read)
+    marks = ((read[0], f"index: byte {place}"), (_WANTED, f"offset {_WANTED}"))
+    rows = (
+        Row(label="segments", parts=spans([*bases, _LINES])),
+        Row(label="batches", parts=parts, start=base, marks=marks),
+    )
+    title = "From an offset to a segment, by its index to a batch, and on to the record"
+    stage.draw(Picture(title=title, rows=rows, key=((0, "not read"), (1, "read"))))
 
 
 LESSON = Lesson(

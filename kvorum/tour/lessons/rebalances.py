@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import bars
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import rows_of
 
@@ -43,6 +44,9 @@ def show(stage: Stage) -> None:
         "another: the coordinator decides.",
         given_up["consumer"] == _PARTITIONS // 3,
     )
+    shares = {f"{how}: {count}": (_PARTITIONS - count, count) for how, count in given_up.items()}
+    title = "Partitions of a group, while a third member joins"
+    stage.draw(bars(title, shares, "in all", ((0, "read on"), (1, "stood still"))))
 
 
 def _given_up(stage: Stage, how: str) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import GAP, Picture, Row, spans
 from kvorum.tour.stage import Stage
 
-_MIB = 1 << 20
+_MIB, _RECORDS = 1 << 20, 130_000
 
 
 def show(stage: Stage) -> None:
@@ -13,7 +16,7 @@ def show(stage: Stage) -> None:
         f"kvorum topics create sized --partitions 1 --config segment.bytes={_MIB} "
         f"--config retention.bytes={2 * _MIB}"
     )
-    stage.run("yes 'a line of some length, again and again' | head -130000 > lines")
+    stage.run(f"yes 'a line of some length, again and again' | head -{_RECORDS} > lines")
     stage.run("kvorum produce sized --acks all --file lines")
     folder = "lab/broker-101/sized-0"
     listed = stage.wait_for(
@@ -40,6 +43,12 @@ def show(stage: Stage) -> None:
     stage.fact("A segment of old records alone is gone.", "old" not in read)
     read = stage.run("kvorum consume mixed")
     stage.fact("An old record beside a new one, in one segment, stays.", "old" in read)
+    edges = [0, *(int(name) for name in re.findall(r"(\d+)\.log", listed)), _RECORDS]
+    parts = spans(edges, lambda begin: 0 if begin else GAP)
+    marks = ((int(first), f"log start {first}"), (_RECORDS, f"log end {_RECORDS}"))
+    row = Row(label="segments", parts=parts, marks=marks)
+    title = f"{total:,} bytes of a log are left, with retention.bytes={2 * _MIB:,}"
+    stage.draw(Picture(title=title, rows=(row,), key=((GAP, "deleted"),)))
 
 
 def _sizes(listed: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import logs
 from kvorum.tour.stage import Stage
 
 _MEMBER = "kvorum consume jobs --share-group workers"
@@ -25,12 +26,18 @@ def show(stage: Stage) -> None:
         "accepted it: it goes to another.)",
         both.split()[-1] == "40",
     )
+    taken = stage.run("for m in a b; do echo $m $(sort $m); done").splitlines()
     (partition,) = stage.rows("kvorum groups describe workers")
     stage.fact("The group is at the end: nothing is left.", partition["LAG"] == "0")
     stage.run("kvorum produce jobs late-1 late-2")
     stage.run(f"{_MEMBER} -n 2 --format '%o %v\\n'")
     read = stage.run("kvorum consume jobs | wc -l")
     stage.fact("The topic is as it was: others may read it as a log.", read.split()[-1] == "42")
+    rows = {
+        f"member {line[0]}": [" " * (f"job-{job:02}" in line) for job in range(1, 41)]
+        for line in taken
+    }
+    stage.draw(logs("Records of one partition, by the member that took them", rows))
 
 
 LESSON = Lesson(

@@ -6,6 +6,7 @@ import json
 import re
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import Part, Picture, Row
 from kvorum.tour.stage import Stage
 from kvorum.tour.telling import number_after
 
@@ -39,6 +40,12 @@ def show(stage: Stage) -> None:
     )
     if name is not None:
         stage.run(f"kvorum snapshot inspect {name.group()}")
+        end = int(name.group()[:20])
+        marks = ((before, f"{before}: none"), (after, f"{after}: orders"), (end, f"{end}: none"))
+        parts = [Part(length=1, text=kind) for kind in kinds]
+        deleted = Part(length=end - after, text="delete", tone=1)
+        row = Row(label="log", start=before, parts=(*parts, deleted), marks=marks)
+        stage.draw(Picture(title="The metadata log, and the topics at three offsets", rows=(row,)))
 
 
 LESSON = Lesson(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kvorum.tour.lesson import Lesson
+from kvorum.tour.picture import logs
 from kvorum.tour.stage import Stage
 
+_SHOWN = "grep -o 'payload: .*\\|endTxnMarker: [A-Z]*'"
 _PROGRAM = """\
 import os, sys
 from confluent_kafka import Producer
@@ -56,6 +58,15 @@ def show(stage: Stage) -> None:
     read = stage.wait_for("kvorum consume payments", lambda out: "paid-5" in out)
     stage.fact("Now plain-4 and paid-5 are read, open-3 never.",
                "plain-4" in read and "open-3" not in read)  # fmt: skip
+    found = stage.run(f"kvorum log dump {log} --print-data-log | {_SHOWN}").split()[1::2]
+    marks = ((found.index("open-3"), "LSO while open-3 is open"), (len(found), "LSO at the end"))
+    outs = {"read": committed.split(), "later": read.split(), "log": found}
+    rows = {
+        name: [each.partition("-")[0] if each in out else "" for each in found]
+        for name, out in outs.items()
+    }
+    title = "What readers of committed records got, and the log with its markers"
+    stage.draw(logs(title, rows, str.isupper, marks))
 
 
 LESSON = Lesson(
