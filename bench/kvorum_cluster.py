@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import encryption
@@ -27,9 +27,18 @@ class KvorumCluster:
     side = KVORUM
 
     def __init__(
-        self, *, directory: Path, port: int, metrics: Mapping[str, str] | None = None
+        self,
+        *,
+        directory: Path,
+        port: int,
+        metrics: Mapping[str, str] | None = None,
+        settings: Sequence[str] = (),
+        brokers: int = BROKERS,
     ) -> None:
-        """metrics: host:port of the metrics page by node name; none by default."""
+        """metrics: host:port of the metrics page by node name; none by default.
+        settings: properties as NAME=VALUE, of all nodes."""
+        self._settings = settings
+        self._brokers = brokers
         self._metrics = metrics or {}
         self._directory = directory
         self._data_dir = directory / "data"
@@ -40,7 +49,7 @@ class KvorumCluster:
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        return tuple(f"{HOST}:{self._port + i}" for i in range(BROKERS))
+        return tuple(f"{HOST}:{self._port + i}" for i in range(self._brokers))
 
     def prepare(self) -> None:
         shutil.rmtree(self._data_dir, ignore_errors=True)
@@ -48,9 +57,11 @@ class KvorumCluster:
 
     def launch(self) -> None:
         command = [sys.executable, "-m", "kvorum", "dev"]
-        command += ["--controllers", str(CONTROLLERS), "--brokers", str(BROKERS)]
+        command += ["--controllers", str(CONTROLLERS), "--brokers", str(self._brokers)]
         command += ["--data-dir", str(self._data_dir), "--port", str(self._port)]
         command += ["--controller-port", str(self._controller_port)]
+        for setting in self._settings:
+            command += ["--set", setting]
         properties = encryption.broker_properties()
         if properties:
             file = self._directory / "tls.toml"

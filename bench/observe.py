@@ -22,6 +22,7 @@ _LATEST_TIMESTAMP = -1
 _CONSUMER_ID = -1
 _METADATA_KEY = 3
 _METADATA_VERSION = 4
+_ALL_TOPICS = struct.pack(">ib", -1, 0)
 _DESCRIBE_QUORUM_KEY = 55
 _CLIENT_ID = b"bench"
 _METADATA_TOPIC = b"__cluster_metadata"
@@ -172,9 +173,9 @@ def read_quorum_leader(answer: bytes) -> int:
 class BrokerView:
     """One connection to one broker. Every method raises OSError if the broker is gone."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = address.rpartition(":")
-        plain = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        plain = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._socket = encryption.wrapped(plain, host)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
@@ -194,6 +195,10 @@ class BrokerView:
         """The topics among `names` that this broker knows."""
         body = metadata_request(names)
         return read_metadata(self._call(_METADATA_KEY, _METADATA_VERSION, body, tags=b""))
+
+    def answer_with_all_topics(self) -> bytes:
+        """For `read_metadata`."""
+        return self._call(_METADATA_KEY, _METADATA_VERSION, _ALL_TOPICS, tags=b"")
 
     def served(self, partitions: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
         """The partitions that this broker serves as their leader now."""

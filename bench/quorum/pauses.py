@@ -118,7 +118,7 @@ async def _fence(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
     on the speculative image, and then advances the committed one. Only the write is left out. Both
     images are returned, since a running controller does not free them."""
     committed = image
-    fencing: BrokerFencing | None = begin_fencing(image, BROKERS[0])
+    fencing: BrokerFencing | None = begin_fencing(image, [BROKERS[0]])
     while fencing is not None:
         decision = fence_next_chunk(image, fencing)
         fencing = decision.reply

@@ -42,10 +42,11 @@ _READY_TIMEOUT_S = 60.0
 
 
 class _Observer:
-    """A node that follows the log and keeps nothing. behind: its last fetch got records."""
+    """A node that follows the log and keeps nothing."""
 
     def __init__(self, node_id: int, addresses: Sequence[str]) -> None:
-        self.end_offset = 0
+        self.has_fetched = asyncio.Event()
+        self._end_offset = 0
         self._id = node_id
         self._directory = new_uuid(random.Random(node_id))
         self._addresses = addresses
@@ -70,7 +71,7 @@ class _Observer:
                 epoch=self._epoch,
                 replica_id=self._id,
                 replica_directory_id=self._directory,
-                fetch_offset=self.end_offset,
+                fetch_offset=self._end_offset,
                 last_fetched_epoch=self._last_epoch,
             )
             await stream.write(request)
@@ -82,15 +83,16 @@ class _Observer:
                 return
             if reply.records:
                 last = fetched_spans(reply.records)[-1]
-                self.end_offset, self._last_epoch = last.last_offset + 1, last.epoch
+                self._end_offset, self._last_epoch = last.last_offset + 1, last.epoch
+                self.has_fetched.set()
 
 
 async def _follow_all(count: int, addresses: Sequence[str]) -> None:
     """`count` observers; tells by a line that all have fetched something, then goes on."""
     observers = [_Observer(_FIRST_ID + number, addresses) for number in range(count)]
     tasks = [asyncio.create_task(observer.follow()) for observer in observers]
-    while not all(observer.end_offset for observer in observers):
-        await asyncio.sleep(0.05)
+    for observer in observers:
+        await observer.has_fetched.wait()
     print("ready", flush=True)
     await asyncio.gather(*tasks)
 
@@ -99,17 +101,17 @@ async def measure(directory: Path, port: int, count: int) -> dict[str, float]:
     """p50_ms and p99_ms of one writer's commits, the leader's CPU at rest in per cent of a core.
     Raises BenchFailed."""
     cluster = StoreCluster(directory=directory, port=port)
-    process: subprocess.Popen[str] | None = None
+    process: asyncio.subprocess.Process | None = None
     try:
         cluster.start()
         async with StoreClient(cluster.addresses) as client:
             await run_writers([client], writers=1, commits=WARM_COMMITS)
-            command = [sys.executable, "-m", "bench.scale.observers", str(count)]
-            process = subprocess.Popen(
-                [*command, *cluster.addresses.values()], stdout=subprocess.PIPE, text=True
+            words = ["-m", "bench.scale.observers", str(count), *cluster.addresses.values()]
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *words, stdout=subprocess.PIPE
             )
             async with asyncio.timeout(_READY_TIMEOUT_S):
-                if await asyncio.to_thread(process.stdout.readline) != "ready\n":  # type: ignore[union-attr]
+                if process.stdout is None or await process.stdout.readline() != b"ready\n":
                     raise BenchFailed(f"{count} observers did not start")
             await asyncio.sleep(SETTLE_S)
             leader = cluster.pid(client.leader_id)
@@ -123,7 +125,7 @@ async def measure(directory: Path, port: int, count: int) -> dict[str, float]:
     finally:
         if process is not None:
             process.kill()
-            process.wait()
+            await process.wait()
         cluster.stop()
 
 

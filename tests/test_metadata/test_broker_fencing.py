@@ -278,6 +278,25 @@ def test_of_a_rack_the_broker_that_comes_back_meanwhile_is_not_fenced(racks):
     assert not racks.image.brokers[102].is_fenced
 
 
+def test_a_broker_that_dies_meanwhile_joins_the_rack(racks):
+    racks.create("t", partitions=40)
+    chunk_of_rack(racks)
+    racks.now_ms = later_ms = LONG_AGO_MS + 5_000
+    for broker_id in (105, 106):
+        racks.heartbeat(broker_id)
+    while racks.controller.is_fencing:
+        fenced, records = racks.controller.fence_next(later_ms)
+        racks.records += records
+        racks.controller.note_committed(racks.controller.speculative)
+        led = [r for r in records if isinstance(r, PartitionChange) and r.leader is not None]
+        assert all(record.leader in (105, 106, NO_LEADER) for record in led)
+    assert list(fenced) == [*RACK, 104]
+    assert not any(
+        {*RACK, 104} & set(p.isr) and p.leader != NO_LEADER
+        for p in racks.image.topic("t").partitions.values()
+    )
+
+
 def test_a_rack_is_looked_for_once(racks, monkeypatch):
     looked = []
     plain = broker_fencing._find_affected

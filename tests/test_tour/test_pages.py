@@ -11,8 +11,8 @@ import pytest
 from kvorum.tour.lesson import Lesson, find
 from kvorum.tour.lessons import LESSONS
 from kvorum.tour.pages.page import page, picture_of, without_machine
-from kvorum.tour.picture import logs
 from kvorum.tour.pages.picture_svg import svg
+from kvorum.tour.picture import logs
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOSSARY = """\

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kvorum.tour.picture import GAP, Part, Picture, Row, bars, logs, spans
 from kvorum.tour.pages.picture_svg import WIDTH, svg
+from kvorum.tour.picture import GAP, Part, Picture, Row, bars, logs, spans
 from kvorum.tour.picture_text import lines_of
 
 LOG = logs(

@@ -372,9 +372,7 @@ class Controller:
         the log before the next decision.
         """
         while True:
-            if self._fencing is None:
-                self._fencing = self._next_fencing(now_ms)
-            fencing = self._fencing
+            fencing = self._fencing = self._with_expired(self._fencing, now_ms)
             if fencing is None:
                 return None
             image = self._active_image()
@@ -390,21 +388,23 @@ class Controller:
                 return fenced, decision.records
             # The brokers were fenced or unregistered meanwhile, or have new processes.
 
-    def _next_fencing(self, now_ms: int) -> BrokerFencing | None:
+    def _with_expired(self, under_way: BrokerFencing | None, now_ms: int) -> BrokerFencing | None:
+        """The fencing under way, joined by the brokers whose sessions have ended since."""
         image = self._active_image()
         causes = dict(self.sessions.expired(now_ms))
         for broker_id in causes:
             self.sessions.drop(broker_id)
         fencing = begin_fencing(image, causes, chunk=self._fencing_chunk)
-        if fencing is None:
-            return None
+        known = {} if under_way is None else under_way.epochs
+        if fencing is None or fencing.epochs.items() <= known.items():
+            return under_way  # a heartbeat came late, and its session has ended, too
         for broker_id in fencing.epochs:
             is_over = image.brokers[broker_id].in_controlled_shutdown
             self.metrics.timed_out_heartbeats += not is_over
             if is_over:
                 causes[broker_id] = SHUT_DOWN
-        self._fencing_causes = causes
-        return fencing
+        self._fencing_causes |= causes
+        return fencing if under_way is None else under_way.joined_by(fencing)
 
     def _note_session(self, request: Request, reply: Reply, now_ms: int) -> None:
         """Update the session of the broker that the request concerns."""

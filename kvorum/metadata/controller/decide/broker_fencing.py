@@ -6,8 +6,9 @@ block the controller's loop for most of a second, and no partition would have a 
 all of them had. Clients wait for leaders, so partitions that the broker led come first. An ISR that
 still has the dead broker only makes acks=all wait.
 
-Brokers whose sessions have ended by the same time, as those of a rack, are fenced together: all
-partitions are searched once for all of them, and none is moved from one dead broker to another.
+Brokers whose sessions have ended, as those of a rack, are fenced together: all partitions are
+searched once for all of them, and none is moved from one dead broker to another. A broker whose
+session ends meanwhile joins them.
 
 Finding those partitions is done in pieces too. If another decision meanwhile puts one of the
 brokers into a topic's partitions, that topic is searched again: nothing is left when the last chunk
@@ -79,6 +80,10 @@ class BrokerFencing:
         )
         news = tuple(topic_id for topic_id in placed if topic_id not in self.unseen)
         return replace(self, unseen=self.unseen + news) if news else self
+
+    def joined_by(self, other: BrokerFencing) -> BrokerFencing:
+        """The fencing of both groups of brokers; all topics are searched again."""
+        return replace(self, epochs={**self.epochs, **other.epochs}, unseen=other.unseen)
 
 
 def begin_fencing(
