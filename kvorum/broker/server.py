@@ -53,6 +53,8 @@ _log = logging.getLogger(__name__)
 IDLE_CHECK_INTERVAL_MS = 10_000
 HANDSHAKE_TIMEOUT_MS = 10_000
 """Time for a client's TLS handshake, checked together with idle connections."""
+SAVE_MEMORY_AFTER_MS = 10_000
+"""A connection that has been idle for this long gives up its large receive buffer."""
 ACCEPTS_PER_EVENT_MAX = 64
 ACCEPT_PAUSE_MS = 100
 """Pause after an accept that failed."""
@@ -385,9 +387,12 @@ class KafkaServer:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_MS / 1000)
             now_ms = self.clock.monotonic_ms()
             oldest_ms = now_ms - self.config.connections_max_idle_ms
+            saving_ms = now_ms - SAVE_MEMORY_AFTER_MS
             handshake_ms = now_ms - HANDSHAKE_TIMEOUT_MS
             login_ms = now_ms - LOGIN_TIMEOUT_MS
             for connection in list(self._connections):
+                if connection.last_active_ms < saving_ms:
+                    connection.save_memory()
                 if connection.is_idle and connection.last_active_ms < oldest_ms:
                     connection.close("idle")
                 elif (

@@ -267,9 +267,11 @@ def test_a_full_cache_gives_way_to_followers_and_to_newcomers_after_idleness() -
 @given(
     sizes=st.lists(st.integers(10, 3000) | st.just(FIRST_BYTES * 3), min_size=1, max_size=12),
     chunk=st.integers(1, 40_000),
+    first_bytes=st.sampled_from([64, 4096, FIRST_BYTES]),
+    is_saving=st.booleans(),
 )
 def test_frames_come_out_as_they_went_in_however_the_bytes_arrive(
-    sizes: list[int], chunk: int
+    sizes: list[int], chunk: int, first_bytes: int, is_saving: bool
 ) -> None:
     frames = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
     stream = b"".join(len(f).to_bytes(4, "big") + f for f in frames)
@@ -277,7 +279,7 @@ def test_frames_come_out_as_they_went_in_however_the_bytes_arrive(
     left, right = socket.socketpair()
     left.setblocking(False)
     right.setblocking(False)
-    buffer = FrameBuffer(1 << 20)
+    buffer = FrameBuffer(1 << 20, first_bytes)
     got: list[bytes] = []
     sent = 0
     while len(got) < len(frames):
@@ -290,9 +292,13 @@ def test_frames_come_out_as_they_went_in_however_the_bytes_arrive(
             continue
         while (frame := buffer.next_frame()) is not None:
             got.append(bytes(buffer.view[frame[0] : frame[1]]))
+        if is_saving:
+            buffer.shrink(first_bytes)
     left.close()
     right.close()
     assert got == frames
+    buffer.shrink(first_bytes)
+    assert len(buffer.view) == first_bytes
 
 
 def test_a_frame_above_the_limit_is_a_wire_error() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from kvorum.broker.config.broker_config import BrokerConfig
 from kvorum.broker.metrics.counters import BrokerMetrics, RequestTiming
-from kvorum.broker.network.frame_buffer import FIRST_BYTES, FrameBuffer
+from kvorum.broker.network.frame_buffer import FrameBuffer
 from kvorum.broker.network.login_limits import STRANGERS_BYTES, LoginMemory
 from kvorum.broker.network.output_parts import SOCKET_ERRNOS, FileSend, Part, part_size
 from kvorum.broker.purgatory.loop_turn import LoopTurn
@@ -116,7 +116,8 @@ class Connection:
     authentication: None on a listener without SASL.
     """
 
-    _FIRST_BYTES = FIRST_BYTES  # received before the buffer grows
+    #: An idle connection must cost little: some applications hold thousands.
+    _FIRST_BYTES = STRANGERS_BYTES
     #: Exceptions of a read from a socket that has received nothing.
     _NOTHING_NOW: tuple[type[OSError], ...] = (BlockingIOError,)
 
@@ -220,6 +221,11 @@ class Connection:
     def is_idle(self) -> bool:
         """True if no request is unanswered and no answer is unsent."""
         return not self.slots and not self._output
+
+    def save_memory(self) -> None:
+        """Give up a large receive buffer. Call it when the connection has been idle for a while."""
+        if self.is_idle:
+            self._buffer.shrink(self._FIRST_BYTES)
 
     def fail(self, failure: WireError) -> None:
         """Close the connection, and log that the peer broke the protocol."""

@@ -72,6 +72,13 @@ class FrameBuffer:
             self._memory.give_back(self._taken)
             self._memory = None
 
+    def shrink(self, capacity: int) -> None:
+        """Fall back to `capacity` if nothing is received: the peer has been idle for a while. No
+        view of a frame may be in use."""
+        if self._start == self._end and len(self._buffer) > capacity and self._memory is None:
+            self._start = self._end = 0
+            self._resize(capacity)
+
     @property
     def has_more(self) -> bool:
         """True if received bytes have not been handed out yet."""
@@ -97,6 +104,8 @@ class FrameBuffer:
             # needed.
             if capacity > KEEP_BYTES_MAX and 0 < end < capacity // 4:
                 self._resize(FIRST_BYTES)
+            elif end == capacity < FIRST_BYTES:
+                self._resize(capacity * 2)
             return
         needed = FRAME_SIZE_BYTES
         if end - start >= FRAME_SIZE_BYTES:

@@ -14,7 +14,6 @@ import ssl
 from typing import cast
 
 from kvorum.broker.network.connection import Connection, ConnectionHost
-from kvorum.broker.network.login_limits import STRANGERS_BYTES
 from kvorum.broker.network.output_parts import FileSend
 from kvorum.broker.sasl.core.authentication import Authentication
 from kvorum.runtime.errors import WireError
@@ -34,8 +33,6 @@ class TlsConnection(Connection):
     """See `Connection`. With SASL the user is the one that logged in; without, the one of the
     client's certificate, or ANONYMOUS."""
 
-    #: Small until the client has proved, by the handshake, that it speaks TLS.
-    _FIRST_BYTES = STRANGERS_BYTES
     _NOTHING_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
     __slots__ = ("_handshakes", "_is_resumed", "_rules", "_tls_user", "is_established")
