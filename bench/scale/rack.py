@@ -12,9 +12,8 @@ import contextlib
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from bench.cluster import CONTROLLERS, HOST, BenchFailed, wait_for
@@ -24,6 +23,7 @@ from bench.observe import BrokerView, read_metadata
 from bench.processes import BROKER, CONTROLLER, ClusterProcess, cpu_percent_over, resident_mb
 from bench.quorum.gaps import PutLoad
 from bench.scale.fleet import RACK_SIZE, rack_of
+from bench.scale.pings import pinging
 from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.metadata.rpc.client import ControllerClient
@@ -38,7 +38,6 @@ _CALL_TIMEOUT_MS = 60_000
 _START_TIMEOUT_S = 120.0
 _QUIET_TIMEOUT_S = 300.0
 _TOPIC_EVERY_S = 0.05
-_PING_EVERY_S = 0.002
 
 
 class TopicRefused(KvorumError):
@@ -83,7 +82,7 @@ class Rack:
                 for role in (CONTROLLER, BROKER):
                     grown = max(after[p] - before[p] for p in after if p[0] == role)
                     found[f"{role}_bytes_a_replica"] = grown * 1e6 / (self._partitions * REPLICAS)
-                found |= await self._metadata_of_all()
+                found |= await asyncio.to_thread(self._metadata_of_all)
                 found["failover_s"] = await self._failover_s(client)
                 await self._await_quiet()
                 found["rack_s"] = await asyncio.to_thread(self._rack_s, rack)
@@ -169,19 +168,17 @@ class Rack:
                 return
         raise BenchFailed(f"the cluster is not quiet within {_QUIET_TIMEOUT_S:g} s")
 
-    async def _metadata_of_all(self) -> dict[str, float]:
+    def _metadata_of_all(self) -> dict[str, float]:
         """Seconds of a broker's answer with all topics, and the longest answer to another client
         meanwhile, in ms."""
         address = self._cluster.brokers[-1]
-        with _pinging(address) as pings, BrokerView(address, timeout_s=60.0) as view:
-            await asyncio.sleep(1.0)
-            pings.clear()
+        with pinging(address) as pings, BrokerView(address, timeout_s=60.0) as view:
             began = time.perf_counter()
-            answer = await asyncio.to_thread(view.answer_with_all_topics)
+            answer = view.answer_with_all_topics()
             took_s = time.perf_counter() - began
         if sum(map(len, read_metadata(answer).values())) < self._partitions:
             raise BenchFailed("the answer has too few partitions")
-        return {"metadata_s": took_s, "metadata_pause_ms": 1_000 * max(pings)}
+        return {"metadata_s": took_s, "metadata_pause_ms": pings[0]}
 
     async def _failover_s(self, client: ControllerClient) -> float:
         """The gap in the creation of topics when the active controller is killed."""
@@ -224,25 +221,3 @@ class Rack:
 
 def _leaders(view: BrokerView, name: str) -> Sequence[int]:
     return [partition.leader for partition in view.topics([name])[name].values()]
-
-
-@contextlib.contextmanager
-def _pinging(address: str) -> Iterator[list[float]]:
-    """Another client's small requests; yields the seconds of each answer, as they come."""
-    took: list[float] = []
-    is_over = threading.Event()
-
-    def ping() -> None:
-        with BrokerView(address) as view:
-            while not is_over.wait(_PING_EVERY_S):
-                began = time.perf_counter()
-                view.topics([])
-                took.append(time.perf_counter() - began)
-
-    thread = threading.Thread(target=ping, name="pings")
-    thread.start()
-    try:
-        yield took
-    finally:
-        is_over.set()
-        thread.join()

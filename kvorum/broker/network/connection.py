@@ -51,7 +51,7 @@ COLD_REQUESTS_MAX = 100
 client takes all that the server allows."""
 ANONYMOUS = "ANONYMOUS"
 """The user of a connection that is not authenticated."""
-SEND_TURN_BYTES = 8 << 20
+SEND_TURN_BYTES = 2 << 20
 """Bytes that a connection sends in a turn of the event loop. A client that reads as fast as this
 broker sends would otherwise keep the others waiting until a large answer has left."""
 JOIN_BYTES_MAX = 64 * 1024
