@@ -25,6 +25,20 @@ MUTANTS = (
         "            pass\n",
     ),
     of_decisions(
+        "rack-moves-within",
+        "no partition of a dead rack moves to another of its brokers",
+        FENCING,
+        "eligible_brokers(image, leaving=gone, is_unclean_default=is_unclean_default)",
+        "eligible_brokers(image, is_unclean_default=is_unclean_default)",
+    ),
+    of_decisions(
+        "rack-searched-for-each",
+        "a broker that is being fenced already begins no other search",
+        CONTROLLER,
+        "        if fencing is None or fencing.epochs.items() <= known.items():\n",
+        "        if fencing is None:\n",
+    ),
+    of_decisions(
         "fencing-of-another-process",
         "a fencing stops if a new process of the broker registers",
         FENCING,

@@ -424,8 +424,8 @@ MUTANTS = (
         "uneven-within-a-rack",
         "the brokers of a rack are within one replica of each other",
         "kvorum/metadata/controller/decide/placement.py",
-        "chosen = min(free, key=lambda i: (self._replicas[i], -self._leaders[i]))",
-        "chosen = free[0]",
+        "        return replicas, -leaders, self._place[broker_id], broker_id\n",
+        "        return 0, 0, self._place[broker_id], broker_id\n",
     ),
     of_decisions(
         "restart-believed-without-a-registration",

@@ -18,6 +18,14 @@ REPLICA = "kvorum/raft/node/replica_log.py"
 
 MUTANTS = (
     Mutant(
+        "observers-all-at-once",
+        "observers' fetches are answered a few at a time",
+        LEADERSHIP,
+        "    answered = list(itertools.islice(role.due.values(), role.turn_left))\n",
+        "    answered = list(role.due.values())\n",
+        has_simulator=False,
+    ),
+    Mutant(
         "leader-of-the-same-id-followed",
         "a node whose id another process has is refused with a sentence",
         FOLLOWER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import struct
 import time
@@ -104,23 +105,25 @@ def test_answers_keep_the_order_of_pipelined_requests(client: RawClient, topic: 
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["one topic", "all topics"])
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept by topic", "not kept"])
 def test_metadata_in_slices_is_the_same_answer(
-    client: RawClient, topic: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+    client: RawClient, topic: str, is_named: bool, is_kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"topics": [{"topic_id": None, "name": topic}] if is_named else None}
-    for version in (9, 12):
+    # Kept answers and partitions are of one version.
+    for version, other in ((9, 10), (12, 13)):
         monkeypatch.undo()
         whole = client.call("metadata", version, values)
         for module in (metadata, sliced_answer):
             monkeypatch.setattr(module, "PARTITIONS_AT_ONCE", 1)
+        if not is_kept:
+            monkeypatch.setattr(metadata, "KEPT_PARTITIONS_MAX", 1)
         monkeypatch.setattr(connection, "SEND_TURN_BYTES", 10)
-        # The answer with all topics is kept, so another listing is asked for.
-        sliced = client.call(
-            "metadata", version, {**values, "include_topic_authorized_operations": True}
-        )
-        assert [t.name for t in sliced.topics] == [t.name for t in whole.topics]
-        assert [t.partitions for t in sliced.topics] == [t.partitions for t in whole.topics]
-        assert sliced.brokers == whole.brokers
+        for _ in range(2):
+            sliced = client.call("metadata", other, values)
+            assert [t.name for t in sliced.topics] == [t.name for t in whole.topics]
+            found = [[dataclasses.astuple(p) for p in t.partitions] for t in sliced.topics]
+            assert found == [[dataclasses.astuple(p) for p in t.partitions] for t in whole.topics]
 
 
 def test_a_parked_fetch_is_woken_by_the_append(

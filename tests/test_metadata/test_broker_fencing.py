@@ -336,3 +336,17 @@ def test_there_is_nothing_to_begin_for_a_broker_that_is_fenced_or_unknown(world)
     world.expire(LONG_AGO_MS)
     assert begin_fencing(world.image, [DEAD]) is None
     assert begin_fencing(world.image, [999]) is None
+
+
+def test_a_late_heartbeat_of_a_broker_that_is_being_fenced_begins_no_other_search(racks):
+    for number in range(8):
+        racks.create(f"t{number}", partitions=30)
+    chunk_of_rack(racks)
+    left = racks.controller._fencing.unseen
+    racks.heartbeat(101)
+    racks.now_ms = LONG_AGO_MS + 1_999
+    for broker_id in (104, 105, 106):
+        racks.heartbeat(broker_id)
+    found = racks.controller.fence_next(LONG_AGO_MS + 2_000)
+    assert found is not None
+    assert set(racks.controller._fencing.unseen) < set(left)

@@ -27,9 +27,11 @@ from kvorum.broker.api.services import Services
 from kvorum.broker.coordinator.topics import internal_topic
 from kvorum.broker.metadata_answers.authorized_operations import NOT_ASKED, is_asked
 from kvorum.broker.metadata_answers.sliced_answer import (
+    KEPT_PARTITIONS_MAX,
     PARTITIONS_AT_ONCE,
     packed_topics,
     partition_count,
+    partition_slices,
     slices,
 )
 from kvorum.broker.metadata_answers.topic_metadata import Body, TopicMetadata, live_brokers
@@ -44,7 +46,7 @@ from kvorum.metadata.requests.controller_requests import CreateTopics, NewTopic
 from kvorum.metadata.rpc.calls import CREATE_TOPICS
 from kvorum.runtime.errors import ErrorCode
 from kvorum.runtime.ids import UUID_ZERO
-from kvorum.wire.kio_codec import encode_response, uuid_bytes
+from kvorum.wire.kio_codec import Packed, encode_response, uuid_bytes
 from kvorum.wire.versions import Api
 
 API = Api(key=3, name="metadata", min_version=0, max_version=13, first_flexible=9)
@@ -149,16 +151,46 @@ def _answer_to(context: RequestContext, request: Any) -> Any:
 
 def _packed(context: RequestContext, image: ClusterImage, answer: dict[str, Any]) -> Any:
     """The answer with its partitions, which are images until now."""
-    services, version = context.services, context.api_version
-    if partition_count(answer["topics"]) > PARTITIONS_AT_ONCE:
+    kept, version = context.services.topic_metadata, context.api_version
+    topics = answer["topics"]
+    fresh = [
+        topic
+        for topic in topics
+        if isinstance(topic["partitions"], TopicImage)
+        and kept.kept(image, topic["partitions"], version) is None
+    ]
+    if partition_count(topics) > KEPT_PARTITIONS_MAX:
         muted_ms = context.slot.connection.muted_ms
         return _sliced(
             version, {**answer, "throttle_time": muted_ms} if muted_ms else answer, image
         )
-    for topic in answer["topics"]:
+    if partition_count(fresh) > PARTITIONS_AT_ONCE:
+        return _packed_in_turn(context, image, answer)
+    for topic in topics:
         if isinstance(topic["partitions"], TopicImage):
-            kept = services.topic_metadata.partitions(image, topic["partitions"], version)
-            topic["partitions"] = kept
+            topic["partitions"] = kept.partitions(image, topic["partitions"], version)
+    return answer
+
+
+async def _packed_in_turn(
+    context: RequestContext, image: ClusterImage, answer: dict[str, Any]
+) -> dict[str, Any]:
+    """The answer with topics of many partitions, which are packed once for all clients."""
+    kept, version = context.services.topic_metadata, context.api_version
+    live = live_brokers(image)
+    async with kept.packing:
+        for topic in answer["topics"]:
+            if not isinstance(topic["partitions"], TopicImage):
+                continue
+            packed = kept.kept(image, topic["partitions"], version)
+            if packed is None:
+                parts = []
+                for part in partition_slices(version, topic["partitions"], live):
+                    parts.append(part)
+                    await asyncio.sleep(0)
+                packed = Packed(b"".join(parts))
+                kept.keep(image, topic["partitions"], version, packed)
+            topic["partitions"] = packed
     return answer
 
 

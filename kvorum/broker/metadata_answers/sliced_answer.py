@@ -17,6 +17,8 @@ from kvorum.wire.metadata_codec import FLEXIBLE_VERSION, pack_partitions, pack_r
 from kvorum.wire.primitives import count_bytes
 
 PARTITIONS_AT_ONCE = 1_000
+KEPT_PARTITIONS_MAX = 50_000
+"""The partitions of a larger answer are not kept topic by topic: they would push out all others."""
 TOPICS_AT_ONCE = 100
 _NAME = "metadata"
 #: Stands for an array in an answer that is encoded without it.
@@ -55,14 +57,19 @@ def slices(version: int, answer: Mapping[str, Any], live: frozenset[int]) -> Ite
             yield encoded(packed_topics(version, group, live))
             continue
         (topic,) = group
-        image: TopicImage = topic["partitions"]
         opening, _, closing = encoded([{**topic, "partitions": _PLACE}]).partition(_PLACE)
-        yield opening + count_bytes(len(image.partitions), is_flexible)
-        rows = listed_partitions(image, live)
-        while some := list(itertools.islice(rows, PARTITIONS_AT_ONCE)):
-            yield pack_rows(version, some)
+        yield opening
+        yield from partition_slices(version, topic["partitions"], live)
         yield closing
     yield tail
+
+
+def partition_slices(version: int, topic: TopicImage, live: frozenset[int]) -> Iterator[bytes]:
+    """The array of a topic's partitions, in pieces of at most PARTITIONS_AT_ONCE."""
+    yield count_bytes(len(topic.partitions), version >= FLEXIBLE_VERSION)
+    rows = listed_partitions(topic, live)
+    while some := list(itertools.islice(rows, PARTITIONS_AT_ONCE)):
+        yield pack_rows(version, some)
 
 
 def _partitions_of(topic: Topic) -> Any:

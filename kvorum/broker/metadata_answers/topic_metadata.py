@@ -39,6 +39,8 @@ class TopicMetadata:
         self._whole_of: ClusterImage | None = None
         self.slicing = asyncio.Lock()
         """Held while a large answer with all topics is packed: others wait for it."""
+        self.packing = asyncio.Lock()
+        """The same for topics of many partitions."""
 
     def whole_answer(self, image: ClusterImage, key: Hashable) -> Body | None:
         """The answer with all topics of this image, if it is kept. key: all that it depends on."""
@@ -57,21 +59,29 @@ class TopicMetadata:
 
     def partitions(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed:
         """The encoded partitions of a topic of this image, for this version of Metadata."""
+        packed = self.kept(image, topic, version)
+        if packed is None:
+            listed = listed_partitions(topic, self._live)
+            packed = pack_partitions(version, listed, len(topic.partitions))
+            self.keep(image, topic, version, packed)
+        return packed
+
+    def kept(self, image: ClusterImage, topic: TopicImage, version: int) -> Packed | None:
+        """The same, if they are kept."""
+        self._follow(image)
+        found = self._packed.get((topic.topic_id, version))
+        return found[1] if found is not None and found[0] is topic else None
+
+    def keep(self, image: ClusterImage, topic: TopicImage, version: int, packed: Packed) -> None:
+        """Keep the encoded partitions of a topic of this image."""
         self._follow(image)
         key = (topic.topic_id, version)
-        found = self._packed.get(key)
-        if found is not None:
-            if found[0] is topic:
-                return found[1]
-            del self._packed[key]
-            self._size_bytes -= len(found[1])
-        listed = listed_partitions(topic, self._live)
-        packed = pack_partitions(version, listed, len(topic.partitions))
+        if key in self._packed:
+            self._size_bytes -= len(self._packed.pop(key)[1])
         if self._size_bytes + len(packed) > CACHED_BYTES_MAX:
             self._forget()
         self._packed[key] = (topic, packed)
         self._size_bytes += len(packed)
-        return packed
 
     def _follow(self, image: ClusterImage) -> None:
         if image is self._image:
