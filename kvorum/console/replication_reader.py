@@ -173,7 +173,10 @@ class _Broker:
             }
             again: dict[PartitionKey, int] = {}
             for key in asked:
-                row = answers[key]
+                row = answers.get(key)
+                if row is None:
+                    found[key] = "the broker's answer leaves it out"
+                    continue
                 if row.error_code not in (0, ErrorCode.OFFSET_OUT_OF_RANGE):
                     right = on_topic("READ", key[0])
                     found[key] = str(refusal(row.error_code, None, f"{key[0]}-{key[1]}", right))
@@ -195,7 +198,8 @@ class _Broker:
             "topics": [{"name": key[0], "partitions": [asked]}],
         }
         reply = connection.call("list_offsets", 2, 7, values, flexible=True)
-        start = max(int(reply.topics[0].partitions[0].offset), 0)
+        offsets = [int(row.offset) for topic in reply.topics for row in topic.partitions]
+        start = max(offsets, default=0)
         return ReplicaLog(
             start_offset=start, end_offset=start, high_watermark=start, last_stable_offset=start
         )
