@@ -26,12 +26,16 @@ WANTED_S = 5.0
 ANSWER_S = 0.7
 AGAIN_S = 2.0
 """A broker that did not answer in time is left alone for this long."""
+LOGS_KEPT_MAX = 2_000
+"""Replicas whose last state is kept, for a broker that does not answer later."""
 OFFSET_ABOVE_ALL = (1 << 62) - 1
 _EARLIEST = -2
 _DEBUG_CONSUMER = -2
 """The replica id of a reader that followers answer too (ListOffsets)."""
 
 PartitionKey = tuple[str, int]
+_ReplicaKey = tuple[bytes, int, int]
+"""Topic id, partition, and broker id: a topic of the same name is another one."""
 Probes = dict[PartitionKey, Questions]
 Replication = Mapping[PartitionKey, Mapping[int, Seen]]
 """What is known of the replicas of partitions, by broker id."""
@@ -44,7 +48,7 @@ class ReplicationReader:
         self._image = image
         self._lock = threading.Lock()
         self._wanted: dict[PartitionKey, float] = {}
-        self._seen: dict[PartitionKey, dict[int, Seen]] = {}
+        self._logs: dict[_ReplicaKey, ReplicaLog] = {}
         self._brokers: dict[int, _Broker] = {}
 
     def want(self, keys: Iterable[PartitionKey]) -> None:
@@ -71,12 +75,16 @@ class ReplicationReader:
             }
         for broker_id, future in asked.items():
             for key, answer in future.result().items():
+                replica = _replica_key(image, key, broker_id)
                 if isinstance(answer, str):
-                    before = self._before(key, broker_id)
-                    found[key][broker_id] = Seen(log=before, problem=answer)
+                    found[key][broker_id] = Seen(log=self._logs.get(replica), problem=answer)
                 else:
                     found[key][broker_id] = Seen(log=answer)
-        self._seen = found
+                    # The newest stand last; the oldest are forgotten first.
+                    self._logs.pop(replica, None)
+                    self._logs[replica] = answer
+        for replica in list(self._logs)[: max(len(self._logs) - LOGS_KEPT_MAX, 0)]:
+            del self._logs[replica]
         return found
 
     def close(self) -> None:
@@ -93,13 +101,10 @@ class ReplicationReader:
             if partition is None:
                 continue
             for broker_id in partition.replicas:
-                questions = probe(partition.leader_epoch, self._before(key, broker_id))
+                before = self._logs.get(_replica_key(image, key, broker_id))
+                questions = probe(partition.leader_epoch, before)
                 probes.setdefault(broker_id, {})[key] = questions
         return probes
-
-    def _before(self, key: PartitionKey, broker_id: int) -> ReplicaLog | None:
-        seen = self._seen.get(key, {}).get(broker_id)
-        return None if seen is None else seen.log
 
     def _broker(self, broker_id: int, image: ClusterImage, security: ClientSecurity) -> _Broker:
         """The broker at its address of now: a new process may have another one."""
@@ -203,6 +208,11 @@ class _Broker:
         return ReplicaLog(
             start_offset=start, end_offset=start, high_watermark=start, last_stable_offset=start
         )
+
+
+def _replica_key(image: ClusterImage, key: PartitionKey, broker_id: int) -> _ReplicaKey:
+    name, number = key
+    return image.topic_ids.get(name, b""), number, broker_id
 
 
 def _end_in(row: Any) -> EpochEnd | None:

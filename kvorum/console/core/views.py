@@ -187,7 +187,8 @@ def replication_view(facts: Facts, parameters: Parameters) -> Document:
     """The logs of the replicas of a page of the topic `name`'s partitions; without a name, the
     metadata log of voters and observers."""
     sample, name = facts.sample, parameters.get("name", "")
-    document = {"name": name, "news": news_rows(facts.news)}
+    news = news_rows(facts.news)
+    document: Document = {"name": name, "news": [row for row in news if name in row["text"]]}
     if not name:
         rows = {} if "quorum" in sample.hidden else {"metadata": _metadata_log(facts)}
         return {**document, "hidden": dict(sample.hidden), "rows": rows, "order": list(rows)}

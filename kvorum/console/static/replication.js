@@ -6,13 +6,15 @@ import { liveTable, pager } from "./table.js";
 import { cleaned } from "./topics.js";
 
 // Records that a bar shows: the last ones, or the smallest of these in which all logs end.
-const SPANS = [20, 200, 2_000, 20_000, 200_000];
+const SPANS = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
+const CHOICES = [20, 200, 2_000, 20_000];
 const TONES = 6;
-const CELLS_MAX = 40;
+const CELLS_MAX = 50;
 
 export function replication(context) {
   const state = Object.fromEntries(context.parameters);
   const name = state.name ?? "";
+  if (state.span !== "all" && !CHOICES.includes(Number(state.span))) delete state.span;
   const lead = heading(context, name ? `Replication of ${name}` : "Replication of the metadata log");
   const links = h("p", { class: "links" }, name
     ? [h("a", { href: url("/topic", { name }) }, "Partitions"), h("a", { href: url("/messages", { topic: name }) }, "Messages")]
@@ -20,17 +22,19 @@ export function replication(context) {
   const span = h(
     "select",
     { on: { change: () => set({ span: span.value }) } },
-    [["", "up to where all logs end"], ...SPANS.slice(0, 4).map((size) => [size, `the last ${number(size)}`]), ["all", "the whole log"]].map(
+    [["", "as many as show where each log ends"], ...CHOICES.map((size) => [size, `the last ${number(size)}`]), ["all", "the whole log"]].map(
       ([value, text]) => h("option", { value, selected: (state.span ?? "") === String(value) }, text),
     ),
   );
   const panels = h("div", {});
+  const nothing = h("p", { class: "nothing", hidden: true }, "The topic has no partition from here on.");
   const pages = pager((start) => set({ start: start || "" }, { isNew: true }));
   const news = newsList({ isShort: true });
   context.main.append(
     links,
     h("form", { class: "filters", on: { submit: (event) => event.preventDefault() } }, h("label", {}, "Records shown ", span)),
     panels,
+    nothing,
     legend(Boolean(name)),
     pages.element,
     news.element,
@@ -62,6 +66,7 @@ export function replication(context) {
       if (panels.children[place] !== panel.element) panels.insertBefore(panel.element, panels.children[place] ?? null);
       panel.update(document.rows[key], state.span ?? "");
     });
+    nothing.hidden = !name || document.order.length > 0;
     if (name) pages.update(document, "partition");
     news.update(document.news);
   }

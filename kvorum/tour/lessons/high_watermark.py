@@ -44,8 +44,8 @@ def show(stage: Stage) -> None:
         for out, members in ((first, partition["ISR"]), (read, ",".join(isr_of(isr))))
     ]
     rows = {f"{b} {'leads' if b == leader else 'follows'}": log for b, log in logs_of.items()}
-    title = f"The logs while {slow} is paused; a consumer reads up to the high watermark"
-    key = ((0, "committed"), (1, "not yet"))
+    title = f"The logs while {slow} is paused; HW before and after it left the ISR"
+    key = ((0, "committed at first"), (1, "when the ISR had shrunk"))
     stage.draw(logs(title, rows, lambda value: value not in first.split(), marks, key))
 
 
