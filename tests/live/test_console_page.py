@@ -187,8 +187,8 @@ def test_logs_part_and_meet_again_while_a_follower_is_paused_and_the_leader_kill
     assert producer.flush(60) == 0
     after = page.locator(f"tr[data-key='{followers[0]}'] .log-bar")
     eventually(lambda: after.locator(".log-part").count() == 2, "two epochs are drawn")
-    said = after.get_attribute("aria-label")
-    assert "high watermark 9, log end 9, epoch 0 from 0, epoch" in said
+    said = "high watermark 9, log end 9, epoch 0 from 0, epoch"
+    eventually(lambda: said in after.get_attribute("aria-label"), "it is committed")
     boxes = [part.bounding_box() for part in after.locator(".log-part").all()]
     assert boxes[0]["width"] > 4 * boxes[1]["width"], "eight records to one"
     cluster.restart(f"broker-{leader}")
