@@ -82,9 +82,10 @@ async def controller_percent(directory: Path, port: int) -> float:
     tasks: list[asyncio.Task[None]] = []
     try:
         async with asyncio.timeout(_READY_TIMEOUT_S):
-            cluster_id = await _cluster_id(client)
+            cluster_id = await cluster_id_of(client)
             brokers = [
-                await _register(client, _FIRST_ID + number, cluster_id) for number in range(BROKERS)
+                (_FIRST_ID + number, await register(client, _FIRST_ID + number, cluster_id))
+                for number in range(BROKERS)
             ]
         leader = client.leader_id
         pid = next(
@@ -117,7 +118,8 @@ async def controller_percent(directory: Path, port: int) -> float:
         await asyncio.to_thread(cluster.stop)
 
 
-async def _cluster_id(client: ControllerClient) -> str:
+async def cluster_id_of(client: ControllerClient) -> str:
+    """The cluster's id, once it has a leader."""
     while True:
         reply = await client.describe(_CALL_TIMEOUT_MS)
         if not isinstance(reply, Rejected):
@@ -125,19 +127,22 @@ async def _cluster_id(client: ControllerClient) -> str:
         await asyncio.sleep(0.1)
 
 
-async def _register(client: ControllerClient, broker_id: int, cluster_id: str) -> tuple[int, int]:
+async def register(
+    client: ControllerClient, broker_id: int, cluster_id: str, *, rack: str | None = None
+) -> int:
+    """Register a broker that is nothing else; returns its epoch. Raises BenchFailed."""
     request = RegisterBrokerRequest(
         broker_id=broker_id,
         cluster_id=cluster_id,
         incarnation_id=new_uuid(random.Random()),
         endpoints=(Endpoint("PLAINTEXT", HOST, 1),),
-        rack=None,
+        rack=rack,
         features=SUPPORTED,
     )
     answer = await client.request(REGISTER_BROKER, request, _CALL_TIMEOUT_MS)
     if isinstance(answer, Rejected):
         raise BenchFailed(f"broker {broker_id} was not registered: {answer}")
-    return broker_id, answer.reply.broker_epoch
+    return answer.reply.broker_epoch
 
 
 def main() -> int:

@@ -8,10 +8,11 @@ own Admin RPC. No record is written, so the brokers have metadata and no files.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +41,6 @@ _FENCE_POLL_S = 0.02
 _CALL_TIMEOUT_MS = 30_000
 _START_TIMEOUT_S = 60.0
 _QUIET_TIMEOUT_S = 180.0
-#: CPU of each process, in percent of a core. Not zero: brokers check all of their replicas now and
-#: then.
-_QUIET_PERCENT = 30.0
 _CONTROLLER_PORT_SHIFT = 10  # as in bench.kvorum_cluster
 
 
@@ -63,8 +61,21 @@ class PartitionCosts:
 class Partitions:
     """One cluster with a given number of partitions."""
 
-    def __init__(self, *, directory: Path, port: int) -> None:
-        self._cluster = KvorumCluster(directory=directory, port=port)
+    #: CPU of each process, in percent of a core, below which the cluster rests. Not zero: brokers
+    #: check all of their replicas now and then.
+    quiet_percent = 30.0
+
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        port: int,
+        brokers: int = BROKERS,
+        settings: Sequence[str] = (),
+    ) -> None:
+        self._cluster = KvorumCluster(
+            directory=directory, port=port, brokers=brokers, settings=settings
+        )
         self._addresses = {
             node_id + 1: f"{HOST}:{port + _CONTROLLER_PORT_SHIFT + node_id}"
             for node_id in range(CONTROLLERS)
@@ -121,23 +132,33 @@ class Partitions:
                 if number * PARTITIONS_PER_TOPIC % PARTITIONS_AT_ONCE == 0:
                     await self._await_quiet()
             await self._await_quiet()
-            return await asyncio.to_thread(self._lead_elsewhere_s)
+            victim = next(p for p in cluster.processes() if p.role == BROKER)
+            return await asyncio.to_thread(
+                self._lead_elsewhere_s,
+                {victim.node_id},
+                int(0.9 * FENCED_LEADERS),
+                functools.partial(strike_process, victim, signal.SIGKILL),
+            )
         finally:
             await client.close()
             await asyncio.to_thread(cluster.stop)
 
-    def _lead_elsewhere_s(self) -> float:
-        victim = next(p for p in self._cluster.processes() if p.role == BROKER)
+    def _lead_elsewhere_s(
+        self, victims: Collection[int], least: int, strike: Callable[[], object]
+    ) -> float:
+        """Strike brokers that lead at least so many partitions; returns the seconds until another
+        broker's Metadata shows them as leaders of none. Raises BenchFailed."""
+        dead = {-1, *victims}
         # The controller moves partitions in the order of topic ids. The last topic is checked
         # first, since checks of topics that have already moved take time too.
         names = sorted(self._topic_ids, key=self._topic_ids.__getitem__, reverse=True)
         with BrokerView(self._cluster.brokers[-1]) as view:
-            # The last broker is asked: the victim is the first broker of the list.
-            leaders = _leaders(view, names)
-            if leaders.count(victim.node_id) < 0.9 * FENCED_LEADERS or -1 in leaders:
-                raise BenchFailed(f"broker {victim.node_id} does not lead what it should")
+            # The last broker is asked: the victim may be the first broker of the list.
+            leaders = [leader for name in names for leader in _leaders(view, name)]
+            if sum(leader in victims for leader in leaders) < least or -1 in leaders:
+                raise BenchFailed(f"brokers {min(victims)}... do not lead what they should")
             began = time.perf_counter()
-            strike_process(victim, signal.SIGKILL)
+            strike()
 
             # Topic by topic: a partition that has moved stays there, and a request for all topics
             # at once would cost the broker more than the work that is measured.
@@ -145,8 +166,7 @@ class Partitions:
             for name in names:
 
                 def is_over(name: str = name) -> bool | None:
-                    found = set(_leaders(view, [name]))
-                    return None if found & {-1, victim.node_id} else True
+                    return None if dead & set(_leaders(view, name)) else True
 
                 if took_s and is_over():
                     continue
@@ -189,7 +209,7 @@ class Partitions:
         async def is_quiet() -> bool:
             pids = [process.pid for process in self._cluster.processes()]
             used = await asyncio.to_thread(cpu_percent_over, pids, 1.0)
-            return max(used.values()) < _QUIET_PERCENT
+            return max(used.values()) < self.quiet_percent
 
         await _wait_for(is_quiet, _QUIET_TIMEOUT_S, "the cluster is quiet")
 
@@ -212,10 +232,9 @@ class Partitions:
         return gap_s
 
 
-def _leaders(view: BrokerView, names: list[str]) -> list[int]:
-    """The leader of every partition of the topics, in one broker's view."""
-    found = view.topics(names)
-    return [p.leader for partitions in found.values() for p in partitions.values()]
+def _leaders(view: BrokerView, name: str) -> list[int]:
+    """The leader of every partition of a topic, in one broker's view."""
+    return [partition.leader for partition in view.topics([name])[name].values()]
 
 
 def _topic_sizes(partitions: int) -> list[int]:

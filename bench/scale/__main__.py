@@ -47,10 +47,8 @@ async def measure(folder: Path) -> dict[str, float]:
         found |= {f"observers_{count}_{key}": value for key, value in figures.items()}
     few, many = (found[f"observers_{count}_p50_ms"] for count in OBSERVERS)
     found["observers_ratio"] = many / few
-    cluster = rack.Rack(
-        directory=folder / "rack", port=PORT + 200, brokers=BROKERS, partitions=PARTITIONS
-    )
-    found |= await cluster.measure()
+    cluster = rack.cluster_of(folder / "rack", PORT + 200)
+    found |= await cluster.measure(brokers=BROKERS, partitions=PARTITIONS)
     found |= await connections.measure(folder / "connections", PORT + 400, CONNECTIONS)
     return found
 

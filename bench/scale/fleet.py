@@ -14,18 +14,15 @@ from collections.abc import Mapping
 
 import grpc
 
-from kvorum.metadata.image.features import SUPPORTED
-from kvorum.metadata.image.records import Endpoint
-from kvorum.metadata.requests.controller_requests import Heartbeat, RegisterBrokerRequest
-from kvorum.metadata.rpc.calls import HEARTBEAT_REQUEST, REGISTER_BROKER
+from bench.quorum.heartbeats import INTERVAL_S, register
+from kvorum.metadata.requests.controller_requests import Heartbeat
+from kvorum.metadata.rpc.calls import HEARTBEAT_REQUEST
 from kvorum.metadata.rpc.client import ControllerClient
 from kvorum.rpc import controller_pb2_grpc as controller_grpc
 from kvorum.runtime.errors import ErrorCode, Rejected
 from kvorum.runtime.http2.rpc import open_channel
-from kvorum.runtime.ids import new_uuid
 
 RACK_SIZE = 100
-INTERVAL_S = 0.5
 REGISTERING_AT_ONCE = 20
 _CALL_TIMEOUT_MS = 30_000
 _AGAIN_S = 0.1
@@ -53,7 +50,10 @@ class Fleet:
         await asyncio.gather(*(self._live(broker_id) for broker_id in self._ids))
 
     async def _live(self, broker_id: int) -> None:
-        epoch = await self._register(broker_id)
+        async with self._room:
+            epoch = await register(
+                self._client, broker_id, self._cluster_id, rack=rack_of(broker_id)
+            )
         message = HEARTBEAT_REQUEST.encode(
             Heartbeat(broker_id=broker_id, broker_epoch=epoch, metadata_offset=epoch + 1)
         )
@@ -83,23 +83,6 @@ class Fleet:
             if not isinstance(reply, Rejected) and reply.leader_id in self._controllers:
                 return int(reply.leader_id)
             await asyncio.sleep(_AGAIN_S)
-
-    async def _register(self, broker_id: int) -> int:
-        """Returns the broker epoch."""
-        request = RegisterBrokerRequest(
-            broker_id=broker_id,
-            cluster_id=self._cluster_id,
-            incarnation_id=new_uuid(random.Random()),
-            endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 1),),
-            rack=rack_of(broker_id),
-            features=SUPPORTED,
-        )
-        async with self._room:
-            while True:
-                answer = await self._client.request(REGISTER_BROKER, request, _CALL_TIMEOUT_MS)
-                if not isinstance(answer, Rejected):
-                    return answer.reply.broker_epoch
-                await asyncio.sleep(_AGAIN_S)
 
 
 async def _main(first: int, count: int, cluster_id: str, controllers: Mapping[int, str]) -> None:

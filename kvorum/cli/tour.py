@@ -93,11 +93,11 @@ def _fields(
         "claim": lesson.claim,
         "passed": is_passed,
         "reason": reason,
-        "facts": [{"fact": text, "holds": is_held} for text, is_held in telling.facts],
+        "facts": [{"fact": fact.text, "holds": fact.is_held} for fact in telling.facts],
         "commands": [dataclasses.asdict(step) for step in telling.steps],
         "remarks": [
-            {"after": after, "text": text, "is_fact": is_fact}
-            for after, text, is_fact in telling.remarks
+            {"after": each.after, "text": each.text, "is_fact": each.is_held is not None}
+            for each in telling.remarks
         ],
         "picture": dataclasses.asdict(telling.picture) if telling.picture else None,
     }

@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from kvorum.client.cluster.fetches import FETCH_KEY, FETCH_VERSION, fetch_request
+from kvorum.client.cluster.offsets import EARLIEST, LATEST, offsets_request
 from kvorum.client.connection import KafkaConnection
 from kvorum.client.current import current_security
 from kvorum.client.failures import CommandFailed, check
@@ -37,7 +39,6 @@ SCAN_S_MAX = 5.0
 """A page, or a search for a key, ends after so many bytes or seconds, and says where it stands."""
 
 FROM = ("latest", "earliest", "offset", "time")
-_EARLIEST, _LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,18 +263,11 @@ class MessageReader:
 
     def _range(self, topic: str, partition: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        first = self._offset_at(topic, partition, _EARLIEST)
-        return first, self._offset_at(topic, partition, _LATEST)
+        first = self._offset_at(topic, partition, EARLIEST)
+        return first, self._offset_at(topic, partition, LATEST)
 
     def _offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        asked = {
-            "partition_index": partition, "current_leader_epoch": -1, "timestamp": timestamp_ms,
-        }  # fmt: skip
-        values = {
-            "replica_id": -1,
-            "isolation_level": 0,
-            "topics": [{"name": topic, "partitions": [asked]}],
-        }
+        values = offsets_request({(topic, partition): timestamp_ms})
         reply = self._leader(topic, partition).call("list_offsets", 2, 7, values, flexible=True)
         found = reply.topics[0].partitions[0]
         right = on_topic("DESCRIBE", topic)
@@ -282,27 +276,9 @@ class MessageReader:
 
     def _fetch(self, topic: str, partition: int, offset: int) -> bytes:
         """Whole batches from the one with `offset` on."""
-        asked = {
-            "partition": partition,
-            "current_leader_epoch": -1,
-            "fetch_offset": offset,
-            "last_fetched_epoch": -1,
-            "log_start_offset": -1,
-            "partition_max_bytes": FETCH_BYTES_MAX,
-        }
-        values = {
-            "replica_id": -1,
-            "max_wait": 0,
-            "min_bytes": 0,
-            "max_bytes": FETCH_BYTES_MAX,
-            "isolation_level": 0,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [{"topic": topic, "partitions": [asked]}],
-            "forgotten_topics_data": [],
-            "rack_id": "",
-        }
-        reply = self._leader(topic, partition).call("fetch", 1, 12, values, flexible=True)
+        values = fetch_request({(topic, partition): (offset, -1)}, bytes_max=FETCH_BYTES_MAX)
+        leader = self._leader(topic, partition)
+        reply = leader.call("fetch", FETCH_KEY, FETCH_VERSION, values, flexible=True)
         check(reply.error_code, None, f"fetch of {topic}-{partition}")
         found = reply.responses[0].partitions[0]
         subject = f"fetch of {topic}-{partition} at offset {offset}"

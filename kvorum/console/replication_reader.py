@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from kvorum.client.cluster.brokers import Partition
+from kvorum.client.cluster.fetches import FETCH_KEY, FETCH_VERSION, fetch_request
+from kvorum.client.cluster.offsets import DEBUG_CONSUMER, EARLIEST, offsets_request
 from kvorum.client.connection import KafkaConnection, UserRefused
 from kvorum.client.current import current_security
 from kvorum.client.failures import CommandFailed, refusal
@@ -29,16 +32,12 @@ AGAIN_S = 2.0
 LOGS_KEPT_MAX = 2_000
 """Replicas whose last state is kept, for a broker that does not answer later."""
 OFFSET_ABOVE_ALL = (1 << 62) - 1
-_EARLIEST = -2
-_DEBUG_CONSUMER = -2
-"""The replica id of a reader that followers answer too (ListOffsets)."""
 
-PartitionKey = tuple[str, int]
 _ReplicaKey = tuple[bytes, int, int]
 """Topic id, partition, and broker id: a topic of the same name is another one."""
-Probes = dict[PartitionKey, Questions]
-Replication = Mapping[PartitionKey, Mapping[int, Seen]]
-"""What is known of the replicas of partitions, by broker id."""
+Probes = dict[Partition, Questions]
+Replication = Mapping[Partition, Mapping[int, Seen]]
+"""Answers about the replicas of partitions, by broker id."""
 
 
 class ReplicationReader:
@@ -47,11 +46,11 @@ class ReplicationReader:
     def __init__(self, image: Callable[[], ClusterImage | None]) -> None:
         self._image = image
         self._lock = threading.Lock()
-        self._wanted: dict[PartitionKey, float] = {}
+        self._wanted: dict[Partition, float] = {}
         self._logs: dict[_ReplicaKey, ReplicaLog] = {}
         self._brokers: dict[int, _Broker] = {}
 
-    def want(self, keys: Iterable[PartitionKey]) -> None:
+    def want(self, keys: Iterable[Partition]) -> None:
         """Read these partitions for the next WANTED_S."""
         until_s = time.monotonic() + WANTED_S
         with self._lock:
@@ -64,10 +63,11 @@ class ReplicationReader:
             self._wanted = {key: until for key, until in self._wanted.items() if until > now_s}
             wanted = list(self._wanted)
         if image is None or not wanted:
+            self.close()  # brokers would end idle connections, and the next reading would fail
             return {}
         probes = self._probes(image, wanted)
         security = current_security()
-        found: dict[PartitionKey, dict[int, Seen]] = {key: {} for key in wanted}
+        found: dict[Partition, dict[int, Seen]] = {key: {} for key in wanted}
         with ThreadPoolExecutor(max(len(probes), 1), "console-replicas") as threads:
             asked = {
                 broker_id: threads.submit(self._broker(broker_id, image, security).ask, of_broker)
@@ -92,8 +92,8 @@ class ReplicationReader:
         for broker in self._brokers.values():
             broker.close()
 
-    def _probes(self, image: ClusterImage, wanted: list[PartitionKey]) -> dict[int, Probes]:
-        """What to ask each broker that has a replica."""
+    def _probes(self, image: ClusterImage, wanted: list[Partition]) -> dict[int, Probes]:
+        """The questions to each broker that has a replica."""
         probes: dict[int, Probes] = {}
         for key in wanted:
             topic = image.topic(key[0])
@@ -139,7 +139,7 @@ class _Broker:
             self._connection.close()
             self._connection = None
 
-    def ask(self, probes: Probes) -> dict[PartitionKey, ReplicaLog | str]:
+    def ask(self, probes: Probes) -> dict[Partition, ReplicaLog | str]:
         """For each partition its log, or the reason why there is no answer. Raises UserRefused."""
         if self.address is None:
             return dict.fromkeys(probes, "the broker is not registered")
@@ -163,12 +163,14 @@ class _Broker:
 
     def _answers(
         self, connection: KafkaConnection, probes: Probes
-    ) -> dict[PartitionKey, ReplicaLog | str]:
+    ) -> dict[Partition, ReplicaLog | str]:
         """Ask all probes' questions, a request for each round of them. Raises CommandFailed."""
-        found: dict[PartitionKey, ReplicaLog | str] = {}
+        found: dict[Partition, ReplicaLog | str] = {}
         asked = {key: next(questions) for key, questions in probes.items()}
         while asked:
-            reply = connection.call("fetch", 1, 12, _fetch_of(asked), flexible=True)
+            places = {key: (OFFSET_ABOVE_ALL, epoch) for key, epoch in asked.items()}
+            values = fetch_request(places, bytes_max=1)
+            reply = connection.call("fetch", FETCH_KEY, FETCH_VERSION, values, flexible=True)
             if reply.error_code:
                 raise refusal(reply.error_code, None, "the fetch of a replica's log")
             answers = {
@@ -176,7 +178,7 @@ class _Broker:
                 for topic in reply.responses
                 for row in topic.partitions
             }
-            again: dict[PartitionKey, int] = {}
+            again: dict[Partition, int] = {}
             for key in asked:
                 row = answers.get(key)
                 if row is None:
@@ -194,14 +196,9 @@ class _Broker:
             asked = again
         return found
 
-    def _empty(self, connection: KafkaConnection, key: PartitionKey) -> ReplicaLog:
+    def _empty(self, connection: KafkaConnection, key: Partition) -> ReplicaLog:
         """A log that has no record. Raises CommandFailed."""
-        asked = {"partition_index": key[1], "current_leader_epoch": -1, "timestamp": _EARLIEST}
-        values = {
-            "replica_id": _DEBUG_CONSUMER,
-            "isolation_level": 0,
-            "topics": [{"name": key[0], "partitions": [asked]}],
-        }
+        values = offsets_request({key: EARLIEST}, replica_id=DEBUG_CONSUMER)
         reply = connection.call("list_offsets", 2, 7, values, flexible=True)
         offsets = [int(row.offset) for topic in reply.topics for row in topic.partitions]
         start = max(offsets, default=0)
@@ -210,7 +207,7 @@ class _Broker:
         )
 
 
-def _replica_key(image: ClusterImage, key: PartitionKey, broker_id: int) -> _ReplicaKey:
+def _replica_key(image: ClusterImage, key: Partition, broker_id: int) -> _ReplicaKey:
     name, number = key
     return image.topic_ids.get(name, b""), number, broker_id
 
@@ -226,30 +223,3 @@ def _end_in(row: Any) -> EpochEnd | None:
         high_watermark=row.high_watermark,
         last_stable_offset=row.last_stable_offset,
     )
-
-
-def _fetch_of(asked: Mapping[PartitionKey, int]) -> dict[str, Any]:
-    """A fetch that asks where epochs end, and gets no records."""
-    topics: dict[str, list[dict[str, int]]] = {}
-    for (name, number), epoch in asked.items():
-        row = {
-            "partition": number,
-            "current_leader_epoch": -1,
-            "fetch_offset": OFFSET_ABOVE_ALL,
-            "last_fetched_epoch": epoch,
-            "log_start_offset": -1,
-            "partition_max_bytes": 1,
-        }
-        topics.setdefault(name, []).append(row)
-    return {
-        "replica_id": -1,
-        "max_wait": 0,
-        "min_bytes": 0,
-        "max_bytes": 1,
-        "isolation_level": 0,
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()],
-        "forgotten_topics_data": [],
-        "rack_id": "",
-    }

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kvorum.chaos.live.host.processes import free_ports
 from kvorum.tour.picture import Picture
-from kvorum.tour.telling import NotShown, Step, Telling, rows_of
+from kvorum.tour.telling import NotShown, Remark, Step, Telling, rows_of
 
 DATA = "lab"
 MARK = "KVORUM_TOUR"
@@ -109,7 +109,7 @@ class Stage:
     # --- what lessons call -------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        self.telling.remarks.append((len(self.telling.steps), text, False))
+        self.telling.remarks.append(Remark(len(self.telling.steps), text))
         self._on_text(text)
 
     @property
@@ -181,8 +181,7 @@ class Stage:
 
     def fact(self, text: str, is_held: bool) -> None:
         """State a fact. Raises NotShown if it does not hold."""
-        self.telling.facts.append((text, is_held))
-        self.telling.remarks.append((len(self.telling.steps), text, True))
+        self.telling.remarks.append(Remark(len(self.telling.steps), text, is_held))
         self._on_fact(text, is_held)
         if not is_held:
             raise NotShown(f"this did not hold: {text}")

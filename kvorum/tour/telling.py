@@ -25,17 +25,27 @@ class Step:
     output: str
 
 
-class Telling:
-    """A run's record: its commands, the facts with whether they held, and its picture.
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A text behind `after` commands. is_held: of a fact; None for what is only said."""
 
-    remarks: what was said, and the facts: (commands before it, text, whether it is a fact).
-    """
+    after: int
+    text: str
+    is_held: bool | None = None
+
+
+class Telling:
+    """A run's record: its commands, what was said and stated, and its picture."""
 
     def __init__(self) -> None:
         self.picture: Picture | None = None
         self.steps: list[Step] = []
-        self.remarks: list[tuple[int, str, bool]] = []
-        self.facts: list[tuple[str, bool]] = []
+        self.remarks: list[Remark] = []
+
+    @property
+    def facts(self) -> list[Remark]:
+        """The remarks that are facts."""
+        return [remark for remark in self.remarks if remark.is_held is not None]
 
 
 def rows_of(table: str) -> list[dict[str, str]]:

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as KioError
 
+from kvorum.broker import server
 from kvorum.broker.network import connection as connections
 from kvorum.broker.network.frame_buffer import FrameBuffer
+from kvorum.broker.network.login_limits import STRANGERS_BYTES
 from kvorum.storage.format.batch import build_batch
 from kvorum.wire.kio_codec import encode_request
 from tests.polling import eventually
@@ -307,3 +309,27 @@ def test_after_a_long_request_the_loop_goes_round_before_another_connection(
     assert len(set(found)) == len(clients)
     for other in clients[1:]:
         other.close()
+
+
+def test_a_connection_that_is_idle_for_a_while_gives_up_its_large_buffer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "IDLE_CHECK_INTERVAL_MS", 20)
+    monkeypatch.setattr(server, "SAVE_MEMORY_AFTER_MS", 600_000)
+    harness = Harness(tmp_path, count=1)
+    try:
+        harness.call(lambda: harness.cluster.controller.create("t", [(1,)]))
+        client = RawClient(harness.cluster.ports[1])
+        client.call("api_versions", 0, {})
+        buffer = connection_of(harness, client)._buffer
+        assert len(buffer.view) == STRANGERS_BYTES
+        data = bytes(build_batch([(None, bytes(300_000))], timestamp_ms=1))
+        client.call("produce", 9, produce_values("t", data))
+        assert len(buffer.view) >= len(data)
+        monkeypatch.setattr(server, "SAVE_MEMORY_AFTER_MS", 0)
+        eventually(lambda: len(buffer.view) == STRANGERS_BYTES, "the buffer is small again")
+        answer = client.call("produce", 9, produce_values("t", data))
+        assert answer.responses[0].partition_responses[0].base_offset == 1
+        client.close()
+    finally:
+        harness.close()

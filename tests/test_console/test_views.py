@@ -211,12 +211,12 @@ def test_replication_shows_each_replica_as_its_broker_tells_it():
     assert (partition["leader"], partition["state"]) == (101, "under-replicated")
     assert partition["replica_order"] == ["101", "102", "103"]
     assert partition["replicas"]["101"] == {
-        "id": 101, "kind": "broker", "role": "leader", "is_in_sync": True, "start": 5,
+        "id": 101, "role": "leader", "is_in_sync": True, "start": 5,
         "stable": 38, "high_watermark": 40, "end": 42, "epochs": [[0, 0], [3, 20]],
     }  # fmt: skip
     assert partition["replicas"]["102"]["problem"] == "it hangs"
     assert partition["replicas"]["102"]["end"] == 42
-    nothing_yet = {"id": 103, "kind": "broker", "role": "follower", "is_in_sync": False}
+    nothing_yet = {"id": 103, "role": "follower", "is_in_sync": False}
     assert partition["replicas"]["103"] == nothing_yet
 
 

@@ -20,15 +20,19 @@ DEAD = 101
 LONG_AGO_MS = 10_000
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose controller fences in chunks of two partitions."""
+def fence_by_twos(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Controller.__init__
 
     def with_chunk(self, *arguments, **options):
         plain(self, *arguments, fencing_chunk=2, **options)
 
     monkeypatch.setattr(Controller, "__init__", with_chunk)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose controller fences in chunks of two partitions."""
+    fence_by_twos(monkeypatch)
     world = World()
     world.now_ms = LONG_AGO_MS
     for broker_id in world.epochs:
@@ -220,12 +224,7 @@ RACK = (101, 102, 103)
 @pytest.fixture
 def racks(monkeypatch: pytest.MonkeyPatch) -> World:
     """Six brokers, of which three do not live any more; chunks of two partitions."""
-    plain = Controller.__init__
-
-    def with_chunk(self, *arguments, **options):
-        plain(self, *arguments, fencing_chunk=2, **options)
-
-    monkeypatch.setattr(Controller, "__init__", with_chunk)
+    fence_by_twos(monkeypatch)
     world = World(brokers=(101, 102, 103, 104, 105, 106))
     world.now_ms = LONG_AGO_MS
     for broker_id in world.epochs:

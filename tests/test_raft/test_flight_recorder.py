@@ -15,6 +15,7 @@ from kvorum.raft.model.effects import Effect, TimelineEntry, TruncateLog
 from kvorum.raft.model.events import Event, Propose, RequestFailed, Resign, ResponseReceived
 from kvorum.raft.model.messages import FetchResponse
 from kvorum.raft.model.values import BatchSpan, OffsetAndEpoch
+from kvorum.raft.node import flight_recorder
 from kvorum.raft.node.flight_codec import (
     BYTES_KEPT_MAX,
     ElidedBytes,
@@ -121,6 +122,16 @@ def test_a_replay_may_begin_in_the_middle(seed):
     outcome = replay(lines)
     assert outcome.first_difference is None
     assert outcome.events == len(node.recorder) <= 16
+
+
+def test_a_large_checkpoint_is_taken_less_often_and_the_ring_holds_more(monkeypatch):
+    usual = [json.loads(line) for line in a_life(limits={"events_max": 16}).lines()]
+    monkeypatch.setattr(flight_recorder, "CHECKPOINT_USUAL_BYTES", 0)
+    node = a_life(limits={"events_max": 16})
+    large = [json.loads(line) for line in node.lines()]
+    assert sum("checkpoint" in line for line in large) < sum("checkpoint" in line for line in usual)
+    assert len(node.recorder) > 16
+    assert replay(node.lines()).first_difference is None
 
 
 def test_a_changed_rule_shows_at_the_first_line_that_it_touches(monkeypatch):

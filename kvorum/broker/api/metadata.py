@@ -151,19 +151,17 @@ def _answer_to(context: RequestContext, request: Any) -> Any:
 
 def _packed(context: RequestContext, image: ClusterImage, answer: dict[str, Any]) -> Any:
     """The answer with its partitions, which are images until now."""
-    kept, version = context.services.topic_metadata, context.api_version
-    topics = answer["topics"]
+    kept, version, topics = context.services.topic_metadata, context.api_version, answer["topics"]
+    if partition_count(topics) > KEPT_PARTITIONS_MAX:
+        muted_ms = context.slot.connection.muted_ms
+        told = {**answer, "throttle_time": muted_ms} if muted_ms else answer
+        return _in_turn(slices(version, told, live_brokers(image)))
     fresh = [
         topic
         for topic in topics
         if isinstance(topic["partitions"], TopicImage)
         and kept.kept(image, topic["partitions"], version) is None
     ]
-    if partition_count(topics) > KEPT_PARTITIONS_MAX:
-        muted_ms = context.slot.connection.muted_ms
-        return _sliced(
-            version, {**answer, "throttle_time": muted_ms} if muted_ms else answer, image
-        )
     if partition_count(fresh) > PARTITIONS_AT_ONCE:
         return _packed_in_turn(context, image, answer)
     for topic in topics:
@@ -175,32 +173,29 @@ def _packed(context: RequestContext, image: ClusterImage, answer: dict[str, Any]
 async def _packed_in_turn(
     context: RequestContext, image: ClusterImage, answer: dict[str, Any]
 ) -> dict[str, Any]:
-    """The answer with topics of many partitions, which are packed once for all clients."""
+    """The same with topics of many partitions, which are packed once for all clients."""
     kept, version = context.services.topic_metadata, context.api_version
     live = live_brokers(image)
     async with kept.packing:
         for topic in answer["topics"]:
-            if not isinstance(topic["partitions"], TopicImage):
+            of_topic = topic["partitions"]
+            if not isinstance(of_topic, TopicImage):
                 continue
-            packed = kept.kept(image, topic["partitions"], version)
+            packed = kept.kept(image, of_topic, version)
             if packed is None:
-                parts = []
-                for part in partition_slices(version, topic["partitions"], live):
-                    parts.append(part)
-                    await asyncio.sleep(0)
-                packed = Packed(b"".join(parts))
-                kept.keep(image, topic["partitions"], version, packed)
+                packed = Packed(b"".join(await _in_turn(partition_slices(version, of_topic, live))))
+                kept.keep(image, of_topic, version, packed)
             topic["partitions"] = packed
     return answer
 
 
-async def _sliced(version: int, answer: dict[str, Any], image: ClusterImage) -> tuple[bytes, ...]:
-    """The body of a large answer; the loop turns after each slice."""
-    parts = []
-    for part in slices(version, answer, live_brokers(image)):
-        parts.append(part)
+async def _in_turn(parts: Iterable[bytes]) -> tuple[bytes, ...]:
+    """All parts; the loop turns after each."""
+    made = []
+    for part in parts:
+        made.append(part)
         await asyncio.sleep(0)
-    return tuple(parts)
+    return tuple(made)
 
 
 def _add_operations(context: RequestContext, topic: dict[str, Any]) -> None:
@@ -283,7 +278,7 @@ async def _all_sliced(
     async with kept.slicing:
         body = kept.whole_answer(image, key)  # another client may have asked before
         if body is None:
-            body = await _sliced(version, answer, image)
+            body = await _in_turn(slices(version, answer, live_brokers(image)))
             kept.keep_whole(image, key, body)
     return body
 

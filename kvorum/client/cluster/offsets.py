@@ -20,6 +20,8 @@ from kvorum.runtime.errors import ErrorCode
 
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+CONSUMER, DEBUG_CONSUMER = -1, -2
+"""Replica ids of readers. The second is answered by followers too, with their own log's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,9 @@ def list_offsets(
         name="list_offsets",
         key=2,
         version=7,
-        values=lambda partitions: _request({p: timestamps[p] for p in partitions}, isolation),
+        values=lambda partitions: offsets_request(
+            {p: timestamps[p] for p in partitions}, isolation=isolation
+        ),
         rows=lambda reply: [
             ((topic.name, row.partition_index), row.error_code, row)
             for topic in reply.topics
@@ -62,7 +66,7 @@ def list_offsets(
 def ends_at(leader: KafkaConnection, partitions: list[Partition]) -> dict[Partition, int]:
     """High watermarks of these partitions, without those that the broker does not lead any more.
     Raises BrokerGone."""
-    values = _request(dict.fromkeys(partitions, LATEST), READ_UNCOMMITTED)
+    values = offsets_request(dict.fromkeys(partitions, LATEST))
     reply = leader.call("list_offsets", 2, 7, values, flexible=True)
     return {
         (topic.name, row.partition_index): row.offset
@@ -72,9 +76,15 @@ def ends_at(leader: KafkaConnection, partitions: list[Partition]) -> dict[Partit
     }
 
 
-def _request(timestamps: Mapping[Partition, int], isolation: int) -> dict[str, Any]:
+def offsets_request(
+    timestamps: Mapping[Partition, int],
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    replica_id: int = CONSUMER,
+) -> dict[str, Any]:
+    """The fields of a ListOffsets (v7)."""
     return {
-        "replica_id": -1,
+        "replica_id": replica_id,
         "isolation_level": isolation,
         "topics": [
             {

@@ -1,5 +1,5 @@
-"""What a replica's log looks like, found by one question that every replica answers a reader: where
-does a leader epoch end?
+"""The ends and epochs of a replica's log, found by one question that every replica answers a
+reader: where does a leader epoch end?
 
 The question is a consumer's Fetch with that last fetched epoch, and an offset above every log. The
 answer has no records. It names the largest epoch of the log that is not above the one in question,

@@ -19,7 +19,6 @@ def replica_rows(partition: PartitionImage, seen: Mapping[int, Seen]) -> Documen
         is_leader = broker_id == partition.leader
         rows[str(broker_id)] = {
             "id": broker_id,
-            "kind": "broker",
             "role": "leader" if is_leader else "follower",
             "is_in_sync": broker_id in partition.isr,
             "problem": answer.problem if answer is not None and answer.problem else None,

@@ -68,7 +68,7 @@ LESSON = Lesson(
     name="batch-bytes",
     title="A batch is 61 bytes and its records",
     claim=(
-        "What a producer sends, a broker stores and a consumer gets is a batch: a header of 61 "
+        "A producer sends batches, a broker stores them, and a consumer gets them: a header of 61 "
         "bytes, and records of a few bytes more than their keys and values."
     ),
     show=show,

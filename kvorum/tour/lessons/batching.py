@@ -67,8 +67,8 @@ LESSON = Lesson(
     name="batching",
     title="Batching, linger and compression",
     claim=(
-        "What a record costs is decided by its producer: how many it puts into a batch, how long "
-        "it waits for them (linger.ms), and whether it compresses the batch."
+        "The producer decides the cost of a record: how many it puts into a batch, how long it "
+        "waits for them (linger.ms), and whether it compresses the batch."
     ),
     show=show,
     seen="the same records as thousands of requests, and as a few.",
