@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from kvorum.launch.metrics.health import LEADER_SILENCE_MS_MAX, STUCK_MS_MAX, Facts, checks
 from kvorum.launch.metrics.health_pages import ready
+from kvorum.launch.metrics.raft_view import has_lost_leader
 from kvorum.launch.metrics.server import HttpRequest
+from tests.test_raft.driver import Driven
 
 FOLLOWER = Facts(
     role="follower", leader_id=1, epoch=7, leader_age_ms=10,
@@ -97,3 +100,13 @@ def test_certificates_without_a_near_end_are_shown_only_if_asked_for() -> None:
     assert "[+] certificates: none ends soon\n" in verbose
     without = ready(HttpRequest(frozenset({"verbose"}), False), BROKER).body.decode()
     assert "certificates" not in without
+
+
+def test_a_leader_that_is_only_heard_of_counts_once_it_answers():
+    # Bad sequence: 1. Two of three controllers die. 2. The third, without a leader, names the dead
+    # one to a broker that fetches. 3. The broker follows it by name, and was ready for a moment.
+    broker = Driven(node_id=101).follow(leader=2)
+    node = SimpleNamespace(core=broker.core)
+    assert has_lost_leader(node)
+    broker.fetched(leader=2)
+    assert not has_lost_leader(node)

@@ -135,11 +135,12 @@ def role_of(node: RaftNode) -> str:
 
 
 def has_lost_leader(node: RaftNode) -> bool:
-    """True if this node knows no leader, or follows one that it has lost."""
+    """True if this node knows no leader, or follows one that it has lost, or that has not answered
+    it yet."""
     role = node.core.role
     if isinstance(role, Leader):
         return False
-    return not isinstance(role, Follower) or role.is_leader_lost
+    return not isinstance(role, Follower) or role.is_leader_lost or not role.has_answered
 
 
 def raft_report(node: RaftNode) -> dict[str, Any]:

@@ -56,5 +56,6 @@ def note_success(state: RaftState, role: Follower, now_ms: int) -> None:
     """Note that the leader answered: it is alive and, if it was restarted, still the leader."""
     state.note_leadership(LeaderChanged(state.epoch, role.leader_id))
     role.is_leader_lost = False
+    role.has_answered = True
     role.stand_at_ms = NEVER_MS
     role.fetch_deadline_ms = state.random_fetch_deadline_ms(now_ms)

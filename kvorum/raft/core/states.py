@@ -85,6 +85,8 @@ class Follower:
 
     is_leader_lost: the connection broke, the fetch timeout passed or the leader resigned, and no
         fetch has succeeded since.
+    has_answered: a fetch has succeeded. Until then the leader is hearsay: a controller that has no
+        leader names its former one.
     correlation_id: of the Fetch or FetchSnapshot in flight; -1 if there is none.
     update_voter_at_ms: when to send (again) UpdateVoter, because this voter's listener has changed.
     is_flushing: appended records are not fsynced yet. The next fetch would acknowledge them, so it
@@ -94,6 +96,7 @@ class Follower:
     leader_id: int
     fetch_deadline_ms: int
     is_leader_lost: bool = False
+    has_answered: bool = False
     stand_at_ms: int = NEVER_MS
     stand_reason: str = "the stream to the leader broke and did not come back"
     correlation_id: int = -1
